@@ -1,0 +1,1 @@
+"""The chaos harness: faults that provably land, and judges of what followed."""

@@ -1,0 +1,1 @@
+"""Invariants, one file each."""

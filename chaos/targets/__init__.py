@@ -1,0 +1,1 @@
+"""Adapters: the only files that touch Docker, Toxiproxy and HTTP."""

@@ -1,0 +1,1 @@
+"""Load that the system carries while faults hit it."""

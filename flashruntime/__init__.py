@@ -1,0 +1,1 @@
+"""A fault-tolerant runtime for ML training jobs."""

@@ -1,0 +1,1 @@
+"""Checkpoints: parts first, manifest last, verified before use."""

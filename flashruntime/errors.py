@@ -1,0 +1,56 @@
+"""Every error that flashruntime raises on purpose.
+
+FlashError
+  InvalidInput            what the caller gave breaks a rule (also a ValueError)
+  ConfigError             a setting or environment variable is missing or wrong
+  NotFound                no such job, task, lease, node or artifact
+  Conflict                the request contradicts what is already recorded
+    Superseded            a newer attempt holds the task; this one must stop
+  StoreUnavailable        the ledger cannot take the change now; try again later
+    StoreLocked           another coordinator owns the store
+  CheckpointError         a checkpoint cannot be written, read or trusted
+  CoordinatorUnreachable  no answer from the coordinator within the deadline
+"""
+
+
+class FlashError(Exception):
+    """flashruntime failed."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (self.__class__.__doc__ or "").strip())
+
+
+class InvalidInput(FlashError, ValueError):
+    """The input breaks a rule."""
+
+
+class ConfigError(FlashError):
+    """A setting is missing or wrong."""
+
+
+class NotFound(FlashError):
+    """No such object."""
+
+
+class Conflict(FlashError):
+    """The request contradicts what is already recorded."""
+
+
+class Superseded(Conflict):
+    """A newer attempt holds the task; this one must stop."""
+
+
+class StoreUnavailable(FlashError):
+    """The ledger cannot take the change now; try again later."""
+
+
+class StoreLocked(StoreUnavailable):
+    """Another coordinator owns the store."""
+
+
+class CheckpointError(FlashError):
+    """A checkpoint cannot be written, read or trusted."""
+
+
+class CoordinatorUnreachable(FlashError):
+    """No answer from the coordinator within the deadline."""

@@ -1,0 +1,1 @@
+"""Launching: one process with its whole tree."""

@@ -1,0 +1,1 @@
+"""Leases: the time-limited, fenced right to run an attempt."""

@@ -1,0 +1,1 @@
+"""Wire models: what the coordinator, its workers and its clients say to one another."""

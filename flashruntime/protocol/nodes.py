@@ -1,0 +1,51 @@
+"""Nodes: registered workers."""
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from flashruntime.protocol.base import NodeId, OpenModel
+
+
+class NodeRegistration(BaseModel):
+    """A worker introduces itself; unknown fields are kept."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+
+    node_id: NodeId
+    kubernetes_node: str | None = None
+    hostname: str | None = None
+    capabilities: Any = None
+    environment: Any = None
+
+
+class NodeRegistered(OpenModel):
+    """Answer to a registration; each registration opens a session of its own."""
+
+    node_id: str
+    status: str
+    session_id: str
+
+
+class NodeHeartbeat(OpenModel):
+    """Sign of life of a worker; time is stamped by the coordinator."""
+
+    session_id: str | None = None
+
+
+class NodeRecord(OpenModel):
+    """A node as the coordinator sees it; `idle_s` is the time since its last sign of life."""
+
+    node_id: str
+    session_id: str
+    hostname: str | None = None
+    status: str
+    registered_at: datetime
+    idle_s: float
+
+
+class NodePage(OpenModel):
+    """All known nodes."""
+
+    items: list[NodeRecord]

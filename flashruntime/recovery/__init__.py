@@ -1,0 +1,1 @@
+"""Recovery: from evidence to a failure class to an action."""
