@@ -1,0 +1,1 @@
+"""Scripts that run inside the helper image: standard library only, one JSON object in, JSON out."""
