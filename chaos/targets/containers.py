@@ -1,197 +1,130 @@
-"""Containers of one run, through the Docker SDK: found by label, never touched without ours."""
+"""The containers of one run: found by label, and never touched without it."""
 
-import json
 import time
-from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from docker import DockerClient
-from docker.errors import APIError, DockerException, NotFound
-from requests.exceptions import RequestException
+from docker.errors import APIError, NotFound
+from docker.models.containers import Container as DockerContainer
 
-from chaos.model import HarnessError
+from chaos.model import CannotRun, Container, NoTarget, NotOurs
+from chaos.ports import Death
+from chaos.targets.engine import OWNER, OWNER_KEY, RUN_KEY, SERVICE_KEY, by_labels, explained
 
-OWNER = "dev.flashruntime.owner=flashruntime"
-RUN_KEY = "dev.flashruntime.run"
-SERVICE_KEY = "com.docker.compose.service"
-CALL_TIMEOUT_S = 20.0
-POLL_S = 0.02
+COORDINATOR = "coordinator"
 
 
-class EngineError(HarnessError):
-    """The Docker engine did not do what was asked."""
-
-
-class NotOurs(EngineError):
-    """The target does not carry the label of this run."""
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerState:
-    """A container as the engine sees it; `exit_code` counts only where `status` is `exited`."""
-
-    container_id: str
-    name: str
-    service: str
-    status: str
-    exit_code: int
-    started_at: str
-    pid: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeathEvent:
-    """The engine's `die` event, its wall-clock stamp carried over to CLOCK_MONOTONIC."""
-
-    container_id: str
-    exit_code: int
-    t_ns: int
-    wall_ns: int
-
-
-def connect() -> DockerClient:
-    """Return a client of the configured engine; raise EngineError with the remedy."""
-    try:
-        client = DockerClient.from_env(timeout=CALL_TIMEOUT_S)
-        client.ping()
-    except (DockerException, RequestException, OSError) as error:
-        raise EngineError(
-            f"no Docker engine answers ({error}); start one, or run `make chaos`, which does"
-        ) from error
-    return client
-
-
-class ContainerSet:
+class RunContainers:
     """The containers that carry the label of one run."""
 
     def __init__(self, client: DockerClient, run_id: str) -> None:
         self._client = client
         self._run_id = run_id
 
-    def all(self) -> list[ContainerState]:
-        """Return every container of the run, stopped ones too, by service."""
-        labels = [OWNER, f"{RUN_KEY}={self._run_id}"]
-        found = self._client.containers.list(
-            all=True, filters={"label": labels}, ignore_removed=True
-        )
-        return sorted((_state(c.attrs) for c in found), key=lambda s: (s.service, s.name))
+    def of_node(self, node_id: str) -> Container:
+        """Return the container whose hostname or service the node id starts with."""
+        for found in self._all():
+            names = (found.attrs["Config"]["Hostname"], found.labels.get(SERVICE_KEY, ""))
+            if any(name and f"{node_id}-".startswith(f"{name}-") for name in names):
+                return self._value(found)
+        raise NoTarget(f"no container of run {self._run_id} has the hostname of node {node_id}")
 
-    def service(self, name: str) -> ContainerState:
-        """Return the one container of a compose service; raise EngineError unless exactly one."""
-        found = [state for state in self.all() if state.service == name]
+    def coordinator(self) -> Container:
+        """Return the coordinator's container."""
+        return self.service(COORDINATOR)
+
+    def service(self, name: str) -> Container:
+        """Return the one container of a service; raise NoTarget unless there is exactly one."""
+        found = [c for c in self._all() if c.labels.get(SERVICE_KEY) == name]
         if len(found) != 1:
-            raise EngineError(f"service {name!r} of run {self._run_id} has {len(found)} containers")
-        return found[0]
+            raise NoTarget(f"service {name} of run {self._run_id} has {len(found)} containers")
+        return self._value(found[0])
 
-    def state(self, container_id: str) -> ContainerState:
-        """Return the state of a container of the run; raise NotOurs for any other."""
-        try:
-            attrs = self._client.api.inspect_container(container_id)
-        except NotFound as error:
-            raise EngineError(f"container {container_id[:12]} does not exist") from error
-        labels = attrs["Config"]["Labels"] or {}
-        key, owner = OWNER.split("=")
-        if labels.get(key) != owner or labels.get(RUN_KEY) != self._run_id:
-            raise NotOurs(
-                f"container {container_id[:12]} does not carry {OWNER} and "
-                f"{RUN_KEY}={self._run_id}: refused"
-            )
-        return _state(attrs)
+    def kill(self, container: Container, signal: str = "SIGKILL") -> None:
+        """Send a signal; a container that is not running any more is no error.
 
-    def kill(self, container_id: str, signal: str = "SIGKILL") -> int:
-        """Signal the container's first process; return CLOCK_MONOTONIC ns of the call.
-
-        Only an id that `state` has just accepted should be given where the time counts: the label
-        is not read again here.
+        The labels are read before, not in the same instant as the signal: a caller that waits for
+        a window of milliseconds resolves its target first.
         """
-        t_ns = time.monotonic_ns()
+        self._refuse_foreign(container)
         try:
-            self._client.api.kill(container_id, signal)
+            self._client.api.kill(container.container_id, signal)
+        except NotFound as error:
+            raise NoTarget(f"container of {container.service} is gone") from error
         except APIError as error:
-            raise EngineError(f"kill of {container_id[:12]}: {error.explanation}") from error
-        return t_ns
+            if error.status_code != 409:
+                raise CannotRun(f"kill of {container.service}: {error.explanation}") from error
 
-    def death(self, container_id: str, since_wall_ns: int, timeout_s: float) -> DeathEvent | None:
-        """Return the first `die` event of a container since then, or None at the deadline."""
-        until = time.time() + timeout_s
+    def start(self, container: Container) -> None:
+        """Start the service's container where it is not running, unpausing it where paused."""
+        found = self._inspect(self.service(container.service))
+        with explained(f"start of {container.service}"):
+            if found["State"]["Paused"]:
+                self._client.api.unpause(found["Id"])
+            elif not found["State"]["Running"]:
+                self._client.api.start(found["Id"])
+
+    def wait_death(self, container: Container, since_ns: int, timeout_s: float) -> Death | None:
+        """Return the engine's first `die` event after `since_ns`, None where there is none.
+
+        The engine stamps wall-clock time; it is carried over to CLOCK_MONOTONIC when it is read.
+        """
+        since = time.time() - (time.monotonic_ns() - since_ns) / 1e9
         events = self._client.api.events(
-            since=f"{since_wall_ns // 10**9}.{since_wall_ns % 10**9:09}",
-            until=f"{until:.9f}",
-            filters={"container": container_id, "event": "die"},
+            since=f"{since:.9f}",
+            until=f"{time.time() + timeout_s:.9f}",
+            filters={"container": container.container_id, "event": "die"},
             decode=True,
         )
         with closing(events):
             for event in events:
-                offset_ns = time.monotonic_ns() - time.time_ns()
-                wall_ns = int(event["timeNano"])
-                exit_code = int(event["Actor"]["Attributes"].get("exitCode", -1))
-                return DeathEvent(container_id, exit_code, wall_ns + offset_ns, wall_ns)
+                age_ns = time.time_ns() - int(event["timeNano"])
+                exit_code = int(event["Actor"]["Attributes"].get("exitCode", "-1"))
+                return Death(exit_code, time.monotonic_ns() - age_ns)
         return None
 
-    def start(self, service: str) -> ContainerState:
-        """Start the container of a service, unpausing it first; harmless where it runs."""
-        state = self.service(service)
-        if state.status == "paused":
-            self._client.api.unpause(state.container_id)
-        elif state.status != "running":
-            self._client.api.start(state.container_id)
-        return self.state(state.container_id)
-
-    def unpause_all(self) -> int:
-        """Unpause every paused container of the run; return how many there were."""
-        paused = [state for state in self.all() if state.status == "paused"]
-        for state in paused:
-            self._client.api.unpause(state.container_id)
-        return len(paused)
+    def published(self, service: str, port: int) -> int:
+        """Return the port on 127.0.0.1 that leads to `port` of a running service."""
+        attrs = self._inspect(self.service(service))
+        bindings = attrs["NetworkSettings"]["Ports"].get(f"{port}/tcp") or []
+        if not bindings:
+            raise CannotRun(f"{service} publishes no port {port}; does it run?")
+        return int(bindings[0]["HostPort"])
 
     def save_logs(self, folder: Path) -> None:
-        """Write each container's output to `<folder>/<service or name>.log`."""
+        """Write the output of every container to `<folder>/<service>.log`."""
         folder.mkdir(parents=True, exist_ok=True)
-        for state in self.all():
-            path = folder / f"{state.service or state.name}.log"
-            with path.open("ab") as stream:
-                stream.writelines(
-                    self._client.api.logs(state.container_id, stream=True, follow=False)
-                )
+        for found in self._all():
+            name = found.labels.get(SERVICE_KEY) or found.name
+            with explained(f"logs of {name}"), (folder / f"{name}.log").open("wb") as stream:
+                stream.writelines(found.logs(stream=True, follow=False))
 
-    def run_script(self, container_id: str, source: str, request: dict[str, Any]) -> dict[str, Any]:
-        """Run a script of `inside/` in a container and return the one JSON object it prints."""
-        lines = list(self.script_lines(container_id, source, request))
-        if len(lines) != 1:
-            raise EngineError(f"helper script printed {len(lines)} lines, not one")
-        return lines[0]
+    def _all(self) -> list[DockerContainer]:
+        with explained("list of containers"):
+            found = self._client.containers.list(
+                all=True, filters=by_labels(self._run_id), ignore_removed=True
+            )
+        return sorted(found, key=lambda container: str(container.name))
 
-    def script_lines(
-        self, container_id: str, source: str, request: dict[str, Any]
-    ) -> Iterator[dict[str, Any]]:
-        """Run a script of `inside/` and yield each JSON line as it comes."""
-        command = ["python3", "-I", "-c", source, json.dumps(request, allow_nan=False)]
-        api = self._client.api
-        exec_id = api.exec_create(container_id, command)["Id"]
-        errors, pending = b"", b""
-        with closing(api.exec_start(exec_id, stream=True, demux=True)) as output:
-            for out, err in output:
-                errors += err or b""
-                *lines, pending = (pending + (out or b"")).split(b"\n")
-                yield from map(json.loads, lines)
-        code = api.exec_inspect(exec_id)["ExitCode"]
-        if code != 0:
-            text = errors.decode(errors="replace").strip().splitlines()
-            raise EngineError(f"helper script ended with {code}: {text[-1] if text else 'silent'}")
+    def _inspect(self, container: Container) -> dict[str, Any]:
+        try:
+            with explained(f"inspection of {container.service}"):
+                attrs: dict[str, Any] = self._client.api.inspect_container(container.container_id)
+        except NotFound as error:
+            raise NoTarget(f"container of {container.service} is gone") from error
+        return attrs
 
+    def _refuse_foreign(self, container: Container) -> None:
+        labels = self._inspect(container)["Config"]["Labels"] or {}
+        if labels.get(OWNER_KEY) != OWNER or labels.get(RUN_KEY) != self._run_id:
+            raise NotOurs(
+                f"container {container.container_id[:12]} lacks the labels {OWNER_KEY}={OWNER} "
+                f"and {RUN_KEY}={self._run_id}: refused"
+            )
 
-def _state(attrs: dict[str, Any]) -> ContainerState:
-    """Translate `docker inspect`."""
-    state, labels = attrs["State"], attrs["Config"]["Labels"] or {}
-    return ContainerState(
-        container_id=attrs["Id"],
-        name=attrs["Name"].lstrip("/"),
-        service=labels.get(SERVICE_KEY, ""),
-        status=state["Status"],
-        exit_code=int(state["ExitCode"]),
-        started_at=state["StartedAt"],
-        pid=int(state["Pid"]),
-    )
+    @staticmethod
+    def _value(found: DockerContainer) -> Container:
+        labels = found.labels
+        return Container(str(found.id), labels.get(SERVICE_KEY, ""), labels.get(RUN_KEY))

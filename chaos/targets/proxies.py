@@ -1,145 +1,183 @@
-"""Toxiproxy's control API behind one adapter, on toxiproxy-python's HTTP layer.
+"""Toxiproxy behind one adapter, on toxiproxy-python's HTTP layer.
 
-The client keeps host and port in class attributes and sets no timeouts: each adapter makes a
-consumer class of its own, names a timeout on every call, and believes only what it reads back.
+That client keeps host and port in class attributes and sets no timeouts: each adapter makes a
+consumer class of its own, gives every call a timeout, and believes only what it reads back.
 """
 
-import json
-import time
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
+from pydantic import BaseModel
 from requests import Response
 from requests.exceptions import RequestException
 from toxiproxy.api import APIConsumer
 from toxiproxy.exceptions import InvalidToxic, NotFound, ProxyExists
 
-from chaos.model import HarnessError
+from chaos.model import CannotRun, Container, JsonMap
+from chaos.ports import Probe, Toxic
+from chaos.targets.helper import Helper
 
 CALL_TIMEOUT_S = 3.0
+SERVICE = "toxiproxy"
 
 
-class ProxyError(HarnessError):
-    """Toxiproxy did not do what was asked."""
+class ProbeAnswer(BaseModel):
+    """What inside/probe.py prints."""
+
+    outcome: str
+    elapsed_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Toxic:
-    """A toxic as the server reports it."""
+class Missing(CannotRun):
+    """No such proxy or toxic."""
 
-    proxy: str
-    name: str
-    kind: str
-    stream: str
-    attributes: dict[str, int]
+
+class Exists(CannotRun):
+    """A proxy or toxic of that name is there already."""
 
 
 class ToxiproxyServer:
-    """One Toxiproxy server, reached by its control API."""
+    """One Toxiproxy server, by the port of its control API on 127.0.0.1.
 
-    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
-        consumer = type("Consumer", (APIConsumer,), {"host": host, "port": port})
-        self._consumer: Any = consumer
-        self._address = f"{host}:{port}"
+    `port` is asked once, when the first call needs it.
+    """
+
+    def __init__(self, port: Callable[[], int]) -> None:
+        self._port = port
 
     def version(self) -> str:
-        """Return the server's version; raise ProxyError where it does not answer."""
-        text = str(self._call("get", "/version").text).strip()
-        try:
-            return str(json.loads(text)["version"])
-        except (ValueError, KeyError, TypeError):
-            return text
+        """Return what the server calls its version."""
+        return str(self._call("get", "/version").text).strip()
 
-    def listeners(self) -> dict[str, str]:
-        """Return name -> listen address of every enabled proxy."""
-        proxies = self._proxies()
-        return {name: proxy["listen"] for name, proxy in proxies.items() if proxy["enabled"]}
-
-    def toxics(self) -> list[Toxic]:
-        """Return every toxic on every proxy, in a fixed order."""
-        found = [
-            Toxic(name, toxic["name"], toxic["type"], toxic["stream"], toxic["attributes"])
+    def listeners(self) -> dict[str, int]:
+        """Return name -> port of every enabled listener."""
+        return {
+            name: int(str(proxy["listen"]).rpartition(":")[2])
             for name, proxy in self._proxies().items()
-            for toxic in proxy["toxics"]
-        ]
-        return sorted(found, key=lambda toxic: (toxic.proxy, toxic.name))
+            if proxy["enabled"]
+        }
 
-    def add(self, toxic: Toxic) -> Toxic:
-        """Add a toxic and return it as read back; the same toxic again changes nothing."""
+    def toxics(self) -> Mapping[str, tuple[Toxic, ...]]:
+        """Return what is switched on, by listener."""
+        found = defaultdict[str, list[Toxic]](list)
+        for name, proxy in self._proxies().items():
+            for toxic in proxy["toxics"]:
+                attributes = {key: int(value) for key, value in toxic["attributes"].items()}
+                value = Toxic(toxic["name"], toxic["type"], toxic["stream"], attributes)
+                found[name].append(value)
+        return {name: tuple(toxics) for name, toxics in found.items()}
+
+    def add(self, listener: str, toxic: Toxic) -> None:
+        """Switch a toxic on and read it back; the same one again changes nothing."""
         body = {
             "name": toxic.name,
-            "type": toxic.kind,
+            "type": toxic.type,
             "stream": toxic.stream,
             "toxicity": 1.0,
-            "attributes": toxic.attributes,
+            "attributes": dict(toxic.attributes),
         }
         try:
-            self._call("post", f"/proxies/{toxic.proxy}/toxics", json=body)
-        except ToxicExists:
+            self._call("post", f"/proxies/{listener}/toxics", json=body)
+        except Exists:
             pass
-        found = self._find(toxic.proxy, toxic.name)
-        if found is None or found.kind != toxic.kind or found.stream != toxic.stream:
-            raise ProxyError(f"toxic {toxic.name} on {toxic.proxy}: set, but read back as {found}")
-        return found
+        found = self._find(listener, toxic.name)
+        wanted = dict(toxic.attributes).items()
+        if found is None or (found.type, found.stream) != (toxic.type, toxic.stream):
+            raise CannotRun(f"toxic {toxic.name} on {listener} was set but reads back as {found}")
+        if not wanted <= dict(found.attributes).items():
+            raise CannotRun(f"toxic {toxic.name} on {listener} reads back as {found.attributes}")
 
-    def remove(self, proxy: str, name: str) -> None:
-        """Remove a toxic; one that is gone already is no error.
+    def remove(self, listener: str, name: str) -> None:
+        """Switch a toxic off and read back that it is gone; a missing one is fine.
 
-        The control API can lock up on a removal under traffic: then the proxy is made anew.
+        The control API can lock up on a removal under traffic: then the listener is made anew.
         """
         try:
-            self._call("delete", f"/proxies/{proxy}/toxics/{name}")
-        except (Missing, ProxyError):
-            pass
-        if self._find(proxy, name) is not None:
-            self._recreate(proxy)
-        if self._find(proxy, name) is not None:
-            raise ProxyError(f"toxic {name} on {proxy} is still there after its removal")
+            self._call("delete", f"/proxies/{listener}/toxics/{name}")
+        except CannotRun:
+            if self._find(listener, name) is not None:
+                self._recreate(listener)
+        if self._find(listener, name) is not None:
+            raise CannotRun(f"toxic {name} on {listener} is still there after its removal")
 
-    def remove_all(self) -> int:
-        """Remove every toxic; return how many there were."""
-        found = self.toxics()
-        for toxic in found:
-            self.remove(toxic.proxy, toxic.name)
-        return len(found)
-
-    def _find(self, proxy: str, name: str) -> Toxic | None:
-        matches = (toxic for toxic in self.toxics() if (toxic.proxy, toxic.name) == (proxy, name))
-        return next(matches, None)
+    def _find(self, listener: str, name: str) -> Toxic | None:
+        toxics = self.toxics().get(listener, ())
+        return next((toxic for toxic in toxics if toxic.name == name), None)
 
     def _proxies(self) -> dict[str, Any]:
         proxies: dict[str, Any] = self._call("get", "/proxies").json()
         return proxies
 
-    def _recreate(self, proxy: str) -> None:
-        """Delete and create a proxy under the same name, listener and upstream."""
-        old = self._proxies()[proxy]
-        self._call("delete", f"/proxies/{proxy}")
+    def _recreate(self, listener: str) -> None:
+        """Delete a proxy and create it under the same name, address and upstream."""
+        old = self._proxies()[listener]
+        self._call("delete", f"/proxies/{listener}")
         body = {key: old[key] for key in ("name", "listen", "upstream", "enabled")}
         self._call("post", "/proxies", json=body)
 
+    @cached_property
+    def _consumer(self) -> Any:
+        return type("Consumer", (APIConsumer,), {"host": "127.0.0.1", "port": self._port()})
+
     def _call(self, method: str, path: str, **options: Any) -> Response:
-        call = getattr(self._consumer, method)
+        doing = f"Toxiproxy at 127.0.0.1:{self._consumer.port}, {method.upper()} {path}"
         try:
+            call = getattr(self._consumer, method)
             response: Response = call(path, timeout=CALL_TIMEOUT_S, **options)
         except ProxyExists as error:
-            raise ToxicExists(f"{method} {path}: already exists") from error
+            raise Exists(f"{doing}: it exists already") from error
         except NotFound as error:
-            raise Missing(f"{method} {path}: no such proxy or toxic") from error
+            raise Missing(f"{doing}: no such proxy or toxic") from error
         except InvalidToxic as error:
-            raise ProxyError(f"{method} {path}: refused: {error}") from error
+            raise CannotRun(f"{doing}: refused: {error}") from error
         except RequestException as error:
-            raise ProxyError(
-                f"Toxiproxy at {self._address} did not answer {method} {path}: {error}"
-            ) from error
+            raise CannotRun(f"{doing}: no answer in {CALL_TIMEOUT_S:g} s: {error}") from error
         if response.status_code >= 400:
-            raise ProxyError(f"{method} {path}: HTTP {response.status_code} {response.text[:200]}")
+            raise CannotRun(f"{doing}: HTTP {response.status_code} {response.text[:200]}")
         return response
 
 
-class ToxicExists(ProxyError):
-    """A toxic or proxy of that name exists."""
+class ProxyNetwork:
+    """The paths of one run: Toxiproxy's listeners, probed from where the workers are."""
 
+    def __init__(self, server: ToxiproxyServer, helper: Helper) -> None:
+        self._server = server
+        self._helper = helper
 
-class Missing(ProxyError):
-    """No such proxy or toxic."""
+    def listener_of(self, container: Container) -> str:
+        """Return the listener that carries the name of the container's service."""
+        if container.service not in self._server.listeners():
+            raise CannotRun(f"Toxiproxy has no listener for {container.service}")
+        return container.service
+
+    def listeners(self) -> tuple[str, ...]:
+        """Return the names of all listeners."""
+        return tuple(sorted(self._server.listeners()))
+
+    def add(self, listener: str, toxic: Toxic) -> None:
+        """Switch a toxic on and read it back."""
+        self._server.add(listener, toxic)
+
+    def remove(self, listener: str, name: str) -> None:
+        """Switch a toxic off and read back that it is gone."""
+        self._server.remove(listener, name)
+
+    def toxics(self) -> Mapping[str, tuple[Toxic, ...]]:
+        """Return what is switched on, by listener."""
+        return self._server.toxics()
+
+    def probe(self, listener: str, timeout_s: float) -> Probe:
+        """Ask for /healthz through the listener on a new connection, from the workers' network."""
+        port = self._server.listeners().get(listener)
+        if port is None:
+            raise CannotRun(f"Toxiproxy has no listener {listener}")
+        request: JsonMap = {
+            "host": SERVICE,
+            "port": port,
+            "path": "/healthz",
+            "timeout_s": timeout_s,
+        }
+        answer = self._helper.run("probe", request, ProbeAnswer)
+        return Probe(answer.outcome, answer.elapsed_s)

@@ -2,7 +2,7 @@
 
 Argument: {"root": path, "part": int, "offset": float, "bit": int}; `part` is taken modulo the
 number of parts, `offset` is a fraction of the part's size. Flipping the same bit again restores it.
-Answer: {"t_ns", "step", "attempt_id", "key", "offset_bytes", "before", "after"}.
+Answer: {"t_ns", "step", "path", "offset_bytes", "before", "after"}.
 """
 
 import hashlib
@@ -54,8 +54,7 @@ def main() -> None:
     answer = {
         "t_ns": time.monotonic_ns(),
         "step": step,
-        "attempt_id": manifest["attempt_id"],
-        "key": part["key"],
+        "path": f"{directory.name}/{part['key']}",
         "offset_bytes": offset_bytes,
         "before": before,
         "after": after,

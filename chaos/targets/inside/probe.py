@@ -2,7 +2,7 @@
 
 Argument: {"host", "port", "path", "timeout_s"}. Answer: {"t_ns", "outcome", "status",
 "connect_s", "elapsed_s"} with outcome `ok` (a status line came), `timeout`, `reset` (RST),
-`refused`, `closed` (an end without an answer) or `unreachable`.
+`refused`, `closed` (an end without an answer) or `error`.
 """
 
 import json
@@ -45,7 +45,7 @@ def probe(request: dict[str, Any]) -> dict[str, Any]:
     except ConnectionRefusedError:
         outcome = "refused"
     except OSError:
-        outcome = "unreachable"
+        outcome = "error"
     return {
         "outcome": outcome,
         "status": status,

@@ -78,8 +78,7 @@ def staging(root: Path) -> list[dict[str, Any]]:
             {
                 "attempt_id": directory.parent.name,
                 "step": int(match[1]),
-                "parts": len(sizes),
-                "size_bytes": sum(sizes.values()),
+                "parts": sizes,
                 "manifest": manifest,
             }
         )

@@ -1,0 +1,163 @@
+"""The composed stack of one run: `docker compose` as a subprocess, with ports of its own."""
+
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from chaos.model import CannotRun, ChaosError
+from chaos.ports import Runtime
+from chaos.targets.containers import COORDINATOR, RunContainers
+from chaos.targets.helper import Helper
+from chaos.targets.proxies import SERVICE as TOXIPROXY
+from chaos.targets.proxies import ProxyNetwork
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = ("compose.yaml", "docker/compose.chaos.yaml")
+PORT_VARIABLES = ("FLASHML_PORT", "FLASHML_CLIENTS_PORT", "FLASHML_TOXIPROXY_PORT")
+PORT_TAKEN = re.compile(r"address already in use|port is already allocated", re.IGNORECASE)
+PORT_TRIES = 3
+MAX_WORKERS = 8
+UP_TIMEOUT_S = 120.0
+PROBE_TIMEOUT_S = 2.0
+
+
+class PortTaken(CannotRun):
+    """A port that was free a moment ago is taken."""
+
+
+def worker_services(count: int) -> tuple[str, ...]:
+    """Return the names of the services of `count` workers."""
+    if not 1 <= count <= MAX_WORKERS:
+        raise CannotRun(f"the chaos stack has 1 to {MAX_WORKERS} workers, not {count}")
+    return tuple(f"worker-{number}" for number in range(1, count + 1))
+
+
+def free_ports() -> dict[str, str]:
+    """Return a port on 127.0.0.1 for each variable that nobody listens on at this moment."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in PORT_VARIABLES]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        ports = [str(each.getsockname()[1]) for each in sockets]
+    return dict(zip(PORT_VARIABLES, ports, strict=True))
+
+
+def compose(project: str, verb: tuple[str, ...], variables: Mapping[str, str]) -> None:
+    """Run one compose command; raise CannotRun with its last words, PortTaken for a port."""
+    files = [word for name in FILES for word in ("--file", str(ROOT / name))]
+    command = ["docker", "compose", "--ansi", "never", "--project-name", project]
+    command += ["--project-directory", str(ROOT), *files, *verb]
+    try:
+        done = subprocess.run(
+            command,
+            env=os.environ | variables,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=UP_TIMEOUT_S,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise CannotRun("there is no docker command; run `make chaos`, which gets one") from error
+    except subprocess.TimeoutExpired as error:
+        raise CannotRun(f"`docker compose {verb[0]}` took more than {UP_TIMEOUT_S:g} s") from error
+    if done.returncode != 0:
+        words = " | ".join(done.stderr.strip().splitlines()[-3:])
+        kind = PortTaken if PORT_TAKEN.search(done.stderr) else CannotRun
+        raise kind(f"`docker compose {verb[0]}` failed: {words}")
+
+
+class ComposeStack:
+    """The stack of one run: coordinator, Toxiproxy and some workers."""
+
+    def __init__(
+        self,
+        containers: RunContainers,
+        network: ProxyNetwork,
+        runtime: Runtime,
+        helper: Helper,
+        project: "Project",
+    ) -> None:
+        self._containers = containers
+        self._network = network
+        self._runtime = runtime
+        self._helper = helper
+        self._project = project
+
+    def up(self) -> None:
+        """Start it, on other ports where one was snatched away; CannotRun says what to do."""
+        for left in reversed(range(PORT_TRIES)):
+            try:
+                self._project.up(free_ports())
+                break
+            except PortTaken:
+                if not left:
+                    raise
+        self._helper.start()
+
+    def unsteady(self) -> tuple[str, ...]:
+        """Return what is not as it should be; probes run only where all else is well."""
+        found = [*self._unready(), *self._toxics()]
+        return tuple(found or self._deaf())
+
+    def save_logs(self, folder: Path) -> None:
+        """Write the log of every container to a file in `folder`."""
+        self._containers.save_logs(folder)
+
+    def addresses(self) -> Mapping[str, str]:
+        """Return what people may want to open."""
+        api = self._containers.published(TOXIPROXY, 8474)
+        port = self._containers.published(COORDINATOR, 8000)
+        return {
+            "coordinator": f"http://127.0.0.1:{port}",
+            "toxiproxy": f"http://127.0.0.1:{api}",
+            "compose project": self._project.name,
+        }
+
+    def _unready(self) -> list[str]:
+        if not self._runtime.ready():
+            return ["the coordinator is not ready"]
+        nodes = self._runtime.nodes()
+        homes = {self._home(node) for node in nodes}
+        return [f"{name} has not registered" for name in self._project.workers if name not in homes]
+
+    def _home(self, node_id: str) -> str:
+        try:
+            return self._containers.of_node(node_id).service
+        except ChaosError:
+            return ""
+
+    def _toxics(self) -> list[str]:
+        try:
+            toxics = self._network.toxics()
+        except CannotRun as error:
+            return [str(error)]
+        return [f"toxic {t.name} on {name}" for name, found in toxics.items() for t in found]
+
+    def _deaf(self) -> list[str]:
+        probes = {n: self._network.probe(n, PROBE_TIMEOUT_S) for n in self._project.workers}
+        return [
+            f"a probe through {name} ends with {probe.outcome}"
+            for name, probe in probes.items()
+            if probe.outcome != "ok"
+        ]
+
+
+class Project:
+    """The compose project of one run."""
+
+    def __init__(self, run_id: str, workers: int, images: Mapping[str, str]) -> None:
+        self.name = f"flashruntime-{run_id}".lower()
+        self.workers = worker_services(workers)
+        self._variables = {"FLASHML_RUN_ID": run_id, **images}
+
+    def up(self, ports: Mapping[str, str]) -> None:
+        """Create and start the containers; images are never built or pulled here."""
+        services = (COORDINATOR, TOXIPROXY, *self.workers)
+        verb = ("up", "--detach", "--no-build", "--pull", "never", *services)
+        compose(self.name, verb, {**self._variables, **ports})

@@ -1,0 +1,128 @@
+"""The checkpoint volume of one run, reached through the helper container only."""
+
+import hashlib
+from contextlib import closing
+
+from pydantic import BaseModel
+
+from chaos.model import CannotRun, Checkpoint, CheckpointTree, JsonMap, Takeover
+from chaos.ports import Flip, WriteWindow
+from chaos.targets.helper import READ_ONLY, WRITABLE, Helper
+
+MIN_WINDOW_BYTES = 1
+FRACTIONS = 1 << 16
+
+
+class StepEntry(BaseModel):
+    """A step directory."""
+
+    step: int
+    state: str
+    attempt_id: str | None = None
+    manifest_id: str | None = None
+    reason: str | None = None
+
+
+class StagedEntry(BaseModel):
+    """A save in progress, or what a dead writer left."""
+
+    attempt_id: str
+    step: int
+    parts: dict[str, int]
+    manifest: bool
+
+
+class LineageEntry(BaseModel):
+    """A takeover."""
+
+    attempt_id: str
+    manifest_id: str | None
+    step: int | None
+
+
+class TreeAnswer(BaseModel):
+    """What inside/tree.py prints."""
+
+    steps: list[StepEntry]
+    staging: list[StagedEntry]
+    lineage: list[LineageEntry]
+
+
+class WatchAnswer(BaseModel):
+    """What inside/watch.py prints."""
+
+    t_ns: int
+    attempt_id: str
+    step: int
+
+
+class FlipAnswer(BaseModel):
+    """What inside/flip.py prints."""
+
+    t_ns: int
+    step: int
+    path: str
+    before: str
+    after: str
+
+
+class VolumeFiles:
+    """Checkpoint trees as they lie on the volume."""
+
+    def __init__(self, helper: Helper) -> None:
+        self._helper = helper
+
+    def tree(self, job_id: str, task_id: str) -> CheckpointTree:
+        """Return the tree of a task, every step verified by hash."""
+        answer = self._tree(job_id, task_id, hashed=True)
+        steps = (Checkpoint(**step.model_dump()) for step in answer.steps)
+        lineage = (Takeover(**link.model_dump()) for link in answer.lineage)
+        return CheckpointTree(tuple(steps), tuple(lineage))
+
+    def staged_parts(self, job_id: str, task_id: str, attempt_id: str, step: int) -> JsonMap:
+        """Return {"parts": name -> size, "manifest": bool, "committed": bool} of one save."""
+        answer = self._tree(job_id, task_id, hashed=False)
+        key = (attempt_id, step)
+        staged = next((s for s in answer.staging if (s.attempt_id, s.step) == key), None)
+        return {
+            "parts": dict(staged.parts) if staged else {},
+            "manifest": staged is not None and staged.manifest,
+            "committed": any((s.attempt_id, s.step) == key for s in answer.steps),
+        }
+
+    def wait_write_window(
+        self, job_id: str, task_id: str, min_step: int, timeout_s: float
+    ) -> WriteWindow | None:
+        """Return at once when a save of at least `min_step` is between part and manifest."""
+        request: JsonMap = {
+            "root": _root(READ_ONLY, job_id, task_id),
+            "min_step": min_step,
+            "min_bytes": MIN_WINDOW_BYTES,
+            "timeout_s": timeout_s,
+        }
+        with closing(self._helper.lines("watch", request, WatchAnswer)) as seen:
+            for window in seen:
+                return WriteWindow(window.attempt_id, window.step, window.t_ns)
+        return None
+
+    def flip_newest(self, job_id: str, task_id: str, seed: int) -> tuple[int, Flip]:
+        """Flip one bit of a part of the newest committed checkpoint; return its step and file."""
+        chosen = hashlib.sha256(str(seed).encode()).digest()
+        request: JsonMap = {
+            "root": _root(WRITABLE, job_id, task_id),
+            "part": int.from_bytes(chosen[:4], "big"),
+            "offset": int.from_bytes(chosen[4:6], "big") / FRACTIONS,
+            "bit": chosen[6] % 8,
+        }
+        answer = self._helper.run("flip", request, FlipAnswer)
+        if answer.before == answer.after:
+            raise CannotRun(f"the bit flipped in {answer.path} is not seen when it is read back")
+        return answer.step, Flip(answer.path, answer.before, answer.after, answer.t_ns)
+
+    def _tree(self, job_id: str, task_id: str, *, hashed: bool) -> TreeAnswer:
+        request: JsonMap = {"root": _root(READ_ONLY, job_id, task_id), "hash": hashed}
+        return self._helper.run("tree", request, TreeAnswer)
+
+
+def _root(mount: str, job_id: str, task_id: str) -> str:
+    return f"{mount}/{job_id}/{task_id}"
