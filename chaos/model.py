@@ -5,6 +5,7 @@ ChaosError
   CannotRun    the machine cannot run it; the message says what to do (exit 4)
   NotOurs      a target without the label of this run: never touched
   NoTarget     nothing matches the symbolic target at this moment
+  Unreachable  the system under test gives no answer, as it may while it is hurt
 """
 
 from collections.abc import Mapping
@@ -34,6 +35,10 @@ class NotOurs(ChaosError):
 
 class NoTarget(ChaosError):
     """Nothing matches the symbolic target at this moment."""
+
+
+class Unreachable(ChaosError):
+    """The system under test gives no answer."""
 
 
 class Verdict(StrEnum):
@@ -204,7 +209,10 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A step directory on the volume, verified by hash. `state` is valid, torn or corrupt."""
+    """A step directory on the volume, verified by hash.
+
+    `state` is valid, torn or corrupt; "committed" where only the manifest was looked at.
+    """
 
     step: int
     state: str

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from chaos.history import History
 from chaos.model import (
     Action,
     Audit,
+    Checkpoint,
     CheckpointTree,
     Container,
     Finding,
@@ -124,6 +126,13 @@ class Network(Protocol):
 class Files(Protocol):
     """The checkpoint volume of one run, reached through a helper container."""
 
+    def committed(self, job_id: str, task_id: str) -> tuple[Checkpoint, ...]:
+        """Return the steps that have a manifest, by step, without hashing (state "committed").
+
+        Polled about once a second throughout a run, so it must be cheap.
+        """
+        ...
+
     def tree(self, job_id: str, task_id: str) -> CheckpointTree:
         """Return the tree of a task, every step verified by hash."""
         ...
@@ -144,7 +153,7 @@ class Files(Protocol):
 
 
 class Runtime(Protocol):
-    """The system under test, as its users see it."""
+    """The system under test, as its users see it; raises Unreachable where it gives no answer."""
 
     def ready(self) -> bool:
         """Whether the coordinator takes requests."""
@@ -325,14 +334,6 @@ class Workload(Protocol):
         ...
 
 
-class HistoryView(Protocol):
-    """What a judge may read: the records of one run, in order."""
-
-    def of(self, *kinds: str) -> tuple[JsonMap, ...]:
-        """Return the data of all records of these kinds."""
-        ...
-
-
 class Invariant(Protocol):
     """One property of a history. Modules in chaos.invariants hold one as INVARIANT."""
 
@@ -341,6 +342,6 @@ class Invariant(Protocol):
         """Name of the invariant, unique."""
         ...
 
-    def check(self, history: HistoryView) -> Finding:
+    def check(self, history: History) -> Finding:
         """Judge; what cannot be decided from the history is unknown."""
         ...

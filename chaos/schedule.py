@@ -112,6 +112,7 @@ def make_plan(
     seed: int,
     workers: int,
     jobs: Mapping[str, JobRequest],
+    *,
     images: Mapping[str, str],
     planted: str | None = None,
 ) -> Plan:
