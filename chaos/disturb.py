@@ -1,4 +1,4 @@
-"""Fires the faults of a schedule in order: wait for the trigger, promise the undo, fire, receipt."""
+"""Fires the faults of a schedule in order: trigger, promise of the undo, fire, receipt."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -11,8 +11,8 @@ from chaos.model import (
     Container,
     JsonMap,
     Landed,
-    NotOurs,
     NoTarget,
+    NotOurs,
     Observation,
     Receipt,
     Target,
@@ -167,8 +167,8 @@ class Disturber:
         for undo_action, args in fault.undo(stage):
             stage.promise(undo_action, args)
         fired = fault.fire(stage)
-        data = {"fault_id": stage.action.fault_id, "kind": fault.kind, "fired": dict(fired)}
-        self._records.history.append("fault_fired", data)
+        names: JsonMap = {"fault_id": stage.action.fault_id, "kind": fault.kind}
+        self._records.history.append("fault_fired", {**names, "fired": dict(fired)})
         return fault.receipt(stage, fired)
 
     def _never_came(self, stage: Stage) -> str | None:

@@ -6,13 +6,16 @@ promise that was not written whole was not relied upon.
 
 import json
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from chaos.model import JsonValue, Undo
 
 NAME = "journal.jsonl"
+UNDO_S = 120.0
 
 
 class Journal:
@@ -65,16 +68,33 @@ def open_undos(path: Path) -> tuple[Undo, ...]:
 def undo_all(
     undos: tuple[Undo, ...], carry_out: Callable[[Undo], None], done: Callable[[Undo], None]
 ) -> tuple[str, ...]:
-    """Carry out every undo and return what failed: one that fails never stops the others."""
+    """Carry out every undo and return what failed: one that fails or hangs stops no other."""
     failures = []
     for undo in undos:
-        try:
-            carry_out(undo)
-        except Exception as error:  # noqa: BLE001 (a boundary: the other undos must still run)
-            failures.append(f"{undo.action} for {undo.fault_id or 'the stack'}: {error}")
-        else:
+        problem = _with_deadline(partial(carry_out, undo), UNDO_S)
+        if problem is None:
             done(undo)
+        else:
+            failures.append(f"{undo.action} for {undo.fault_id or 'the stack'}: {problem}")
     return tuple(failures)
+
+
+def _with_deadline(step: Callable[[], None], timeout_s: float) -> str | None:
+    """Run `step` in a thread of its own; return what went wrong, None where nothing did."""
+    problems = ["no end within its deadline"]
+
+    def run() -> None:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 (thread boundary: told to whoever waits)
+            problems.append(f"{type(error).__name__}: {error}")
+        else:
+            problems.clear()
+
+    thread = threading.Thread(target=run, name="chaos-undo", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    return problems[-1] if problems else None
 
 
 def _parse(line: str) -> dict[str, JsonValue]:

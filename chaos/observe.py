@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import TypeVar
 
 from chaos.history import HistoryWriter, integer
-from chaos.model import Checkpoint, JobView, JsonValue, Landed, Observation, Trigger
+from chaos.model import Checkpoint, JobView, JsonMap, JsonValue, Landed, Observation, Trigger
 from chaos.ports import Files, Runtime
 
 POLL_S = 0.1
@@ -40,7 +40,7 @@ class Observer:
     def __init__(self, runtime: Runtime, files: Files, history: HistoryWriter) -> None:
         self._runtime = runtime
         self._files = files
-        self._history = history
+        self.history = history
         self._seen = Observation()
         self._changed = threading.Condition()
         self._stop = threading.Event()
@@ -90,9 +90,10 @@ class Observer:
     def poll(self) -> None:
         """Look once; what gives no answer keeps its last value, and is noted once a streak."""
         jobs = {role: self._look(role, job_id) for role, job_id in self._roles.items()}
-        events = self._guarded("events", lambda: self._runtime.events(self._last_event), ())
+        none: tuple[JsonMap, ...] = ()
+        events = self._guarded("events", lambda: self._runtime.events(self._last_event), none)
         for event in events:
-            self._history.append("event", event, source="coordinator")
+            self.history.append("event", event, source="coordinator")
             self._last_event = max(self._last_event, integer(event.get("id")) or 0)
         if time.monotonic_ns() >= self._checkpoints_due_ns:
             self._checkpoints_due_ns = time.monotonic_ns() + int(CHECKPOINT_POLL_S * 1e9)
@@ -117,7 +118,7 @@ class Observer:
             self._look_at_checkpoints(job, job.task.task_id)
         job = replace(job, checkpoints=len(self._committed.get(role, ())))
         if job != before:
-            self._history.append("task", asdict(job), source="coordinator")
+            self.history.append("task", asdict(job), source="coordinator")
         return job
 
     def _checkpoints_wanted(self) -> bool:
@@ -131,7 +132,7 @@ class Observer:
         if found != before:
             self._committed[job.role] = found
             steps: list[JsonValue] = [asdict(checkpoint) for checkpoint in found]
-            self._history.append("committed", {"role": job.role, "steps": steps}, source="volume")
+            self.history.append("committed", {"role": job.role, "steps": steps}, source="volume")
 
     def _guarded(self, what: str, look: Callable[[], T], otherwise: T) -> T:
         try:
@@ -139,9 +140,9 @@ class Observer:
         except Exception as error:  # noqa: BLE001 (thread boundary: what is hurt may fail in any way)
             if what not in self._failing:
                 self._failing.add(what)
-                self._history.append("note", {"text": f"no word on {what}", "error": repr(error)})
+                self.history.append("note", {"text": f"no word on {what}", "error": repr(error)})
             return otherwise
         if what in self._failing:
             self._failing.discard(what)
-            self._history.append("note", {"text": f"word on {what} again"})
+            self.history.append("note", {"text": f"word on {what} again"})
         return answer

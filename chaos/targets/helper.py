@@ -6,7 +6,7 @@ looking and for touching) and the network of the workers. Scripts of `inside/` r
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
@@ -54,7 +54,9 @@ class Helper:
             raise CannotRun(f"helper script {script} gave {len(answers)} answers, not one")
         return answers[0]
 
-    def lines(self, script: str, request: JsonMap, answer: type[Answer]) -> Iterator[Answer]:
+    def lines(
+        self, script: str, request: JsonMap, answer: type[Answer]
+    ) -> Generator[Answer, None, None]:
         """Run a script and yield each JSON object as it is printed."""
         self.start()
         source = (Path(__file__).parent / "inside" / f"{script}.py").read_text(encoding="utf-8")
@@ -107,9 +109,7 @@ class Helper:
     def _composed(self, kind: str, name: str) -> str:
         """Return the full name of a volume or network of the run's compose project."""
         listing = self._client.volumes if kind == "volume" else self._client.networks
-        found = listing.list(
-            filters=by_labels(self._run_id, {f"com.docker.compose.{kind}": name})
-        )
+        found = listing.list(filters=by_labels(self._run_id, {f"com.docker.compose.{kind}": name}))
         if len(found) != 1:
             raise CannotRun(f"run {self._run_id} has {len(found)} {kind}s called {name}, not one")
         return str(found[0].name)

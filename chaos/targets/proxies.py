@@ -6,6 +6,7 @@ consumer class of its own, gives every call a timeout, and believes only what it
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -78,10 +79,8 @@ class ToxiproxyServer:
             "toxicity": 1.0,
             "attributes": dict(toxic.attributes),
         }
-        try:
+        with suppress(Exists):
             self._call("post", f"/proxies/{listener}/toxics", json=body)
-        except Exists:
-            pass
         found = self._find(listener, toxic.name)
         wanted = dict(toxic.attributes).items()
         if found is None or (found.type, found.stream) != (toxic.type, toxic.stream):

@@ -72,6 +72,16 @@ class VolumeFiles:
     def __init__(self, helper: Helper) -> None:
         self._helper = helper
 
+    def committed(self, job_id: str, task_id: str) -> tuple[Checkpoint, ...]:
+        """Return the steps that have a manifest, by step, without hashing."""
+        answer = self._tree(job_id, task_id, hashed=False)
+        found = (
+            Checkpoint(step.step, "committed", step.attempt_id, step.manifest_id)
+            for step in answer.steps
+            if step.state != "torn"
+        )
+        return tuple(sorted(found, key=lambda checkpoint: checkpoint.step))
+
     def tree(self, job_id: str, task_id: str) -> CheckpointTree:
         """Return the tree of a task, every step verified by hash."""
         answer = self._tree(job_id, task_id, hashed=True)

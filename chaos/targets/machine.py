@@ -1,0 +1,233 @@
+"""The machine as a whole: images, worlds, undos and audits, found by label alone.
+
+Nothing here needs the process that made a run, so all of it works after that one was killed.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from docker import DockerClient
+from docker.errors import APIError, ImageNotFound, NotFound
+
+from chaos.model import Audit, CannotRun, JsonMap, NoTarget, Undo
+from chaos.ports import RunSpec, World
+from chaos.targets.containers import COORDINATOR, RunContainers
+from chaos.targets.engine import RUN_KEY, by_labels, connect, explained
+from chaos.targets.helper import Helper, helper_image
+from chaos.targets.proxies import SERVICE as TOXIPROXY
+from chaos.targets.proxies import ProxyNetwork, ToxiproxyServer
+from chaos.targets.runtime import CoordinatorRuntime
+from chaos.targets.stack import ROOT, ComposeStack, Project
+from chaos.targets.volumes import VolumeFiles
+
+MIN_FREE_BYTES = 1 << 30
+BUILD_TIMEOUT_S = 120.0
+REMOVAL_PASSES = 5
+STANDING_STACK = "stack"
+"""Value of the run label where the stack was started by hand: never part of a chaos run."""
+
+
+class DockerMachine:
+    """A machine with a Docker engine; it is asked for when it is first needed."""
+
+    @cached_property
+    def _client(self) -> DockerClient:
+        return connect()
+
+    def images(self, planted: str | None) -> Mapping[str, str]:
+        """Return image name -> digest of all that a run needs; CannotRun says what is missing."""
+        _check_disk(self._client.info().get("DockerRootDir", "/"))
+        names = [*_images().values(), helper_image()]
+        digests = {name: self._digest(name) for name in names}
+        if planted is not None:
+            _build_planted(planted)
+            digests[_planted_image(planted)] = self._digest(_planted_image(planted))
+        return digests
+
+    def world(self, spec: RunSpec) -> World:
+        """Return the adapters for one run; starts nothing."""
+        containers = RunContainers(self._client, spec.run_id)
+        helper = Helper(self._client, spec.run_id)
+        network = ProxyNetwork(_toxiproxy(containers), helper)
+        runtime = CoordinatorRuntime(
+            lambda: f"http://127.0.0.1:{containers.published(COORDINATOR, 8000)}"
+        )
+        images = _images()
+        if spec.planted is not None:
+            images["FLASHML_RUNTIME_IMAGE"] = _planted_image(spec.planted)
+        project = Project(spec.run_id, spec.workers, images)
+        stack = ComposeStack(containers, network, runtime, helper, project)
+        return World(stack, containers, network, VolumeFiles(helper), runtime)
+
+    def runs(self) -> tuple[str, ...]:
+        """Return the run ids found on labelled containers, networks and volumes."""
+        return tuple(sorted({run_id for run_id in self._run_labels() if run_id != STANDING_STACK}))
+
+    def undo(self, undo: Undo) -> None:
+        """Carry out one undo and verify it; a missing object is fine."""
+        actions: dict[str, Callable[[str, JsonMap], None]] = {
+            "stack_down": self._stack_down,
+            "start_container": self._start_container,
+            "remove_toxics": self._remove_toxics,
+        }
+        if undo.action not in actions:
+            raise CannotRun(f"undo {undo.undo_id}: no such action {undo.action!r}")
+        actions[undo.action](undo.run_id, undo.args)
+
+    def audit(self, run_id: str) -> Audit:
+        """Return what is left of a run."""
+        containers = self._containers(run_id)
+        return Audit(
+            containers=tuple(sorted(str(c.name) for c in containers)),
+            networks=tuple(sorted(str(n.name) for n in self._networks(run_id))),
+            volumes=tuple(sorted(str(v.name) for v in self._volumes(run_id))),
+            toxics=self._toxics_left(run_id, containers),
+            paused=tuple(sorted(str(c.name) for c in containers if c.status == "paused")),
+        )
+
+    def _digest(self, name: str) -> str:
+        try:
+            with explained(f"look at image {name}"):
+                return str(self._client.images.get(name).id)
+        except ImageNotFound as error:
+            raise CannotRun(
+                f"image {name} is missing: run `make chaos` (or `make up`), which builds it"
+            ) from error
+
+    def _run_labels(self) -> Iterable[str]:
+        for found in self._containers(None):
+            yield found.labels[RUN_KEY]
+        for kind in (self._networks(None), self._volumes(None)):
+            for found in kind:
+                yield found.attrs["Labels"][RUN_KEY]
+
+    def _containers(self, run_id: str | None) -> list[Any]:
+        filters = by_labels(run_id)
+        with explained("list of containers"):
+            return list(
+                self._client.containers.list(all=True, filters=filters, ignore_removed=True)
+            )
+
+    def _networks(self, run_id: str | None) -> list[Any]:
+        with explained("list of networks"):
+            return list(self._client.networks.list(filters=by_labels(run_id)))
+
+    def _volumes(self, run_id: str | None) -> list[Any]:
+        with explained("list of volumes"):
+            return list(self._client.volumes.list(filters=by_labels(run_id)))
+
+    def _toxics_left(self, run_id: str, containers: list[Any]) -> tuple[str, ...]:
+        if not any(c.status == "running" and c.name.find(TOXIPROXY) >= 0 for c in containers):
+            return ()
+        toxics = _toxiproxy(RunContainers(self._client, run_id)).toxics()
+        return tuple(f"{name}/{t.name}" for name, found in sorted(toxics.items()) for t in found)
+
+    def _stack_down(self, run_id: str, _args: JsonMap) -> None:
+        """Remove all that carries the run's label, again where a dying `compose up` adds to it."""
+        if run_id == STANDING_STACK:
+            raise CannotRun("the stack of `make up` is no chaos run; stop it with `make down`")
+        for _ in range(REMOVAL_PASSES):
+            if not self._remove_pass(run_id):
+                return
+        left = self.audit(run_id)
+        raise CannotRun(f"run {run_id} is still there: {left}")
+
+    def _remove_pass(self, run_id: str) -> bool:
+        """Remove what there is; return whether there was anything."""
+        containers = self._containers(run_id)
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            list(pool.map(lambda c: _removed(lambda: c.remove(force=True, v=True)), containers))
+        rest = [*self._networks(run_id), *self._volumes(run_id)]
+        for found in rest:
+            _removed(found.remove)
+        return bool(containers or rest)
+
+    def _start_container(self, run_id: str, args: JsonMap) -> None:
+        containers = RunContainers(self._client, run_id)
+        try:
+            containers.start(containers.service(str(args["service"])))
+        except NoTarget:
+            return
+
+    def _remove_toxics(self, run_id: str, args: JsonMap) -> None:
+        """Remove the fault's toxics from its listener; a stack that is gone has none."""
+        containers = RunContainers(self._client, run_id)
+        try:
+            containers.published(TOXIPROXY, 8474)
+        except NoTarget:
+            return
+        server, names = _toxiproxy(containers), args["names"]
+        for name in names if isinstance(names, list) else []:
+            server.remove(str(args["listener"]), str(name))
+
+
+def _images() -> dict[str, str]:
+    """Return the variables that name the images of the stack, with their defaults."""
+    defaults = {
+        "FLASHML_RUNTIME_IMAGE": "flashruntime/runtime:local",
+        "FLASHML_TOXIPROXY_IMAGE": "flashruntime/toxiproxy:local",
+    }
+    return {variable: os.environ.get(variable) or name for variable, name in defaults.items()}
+
+
+def _toxiproxy(containers: RunContainers) -> ToxiproxyServer:
+    return ToxiproxyServer(lambda: containers.published(TOXIPROXY, 8474))
+
+
+def _removed(remove: Callable[[], object]) -> None:
+    """Remove one object; what is gone, or is going, is fine: the next pass looks again."""
+    try:
+        remove()
+    except NotFound:
+        return
+    except APIError as error:
+        if error.status_code not in {403, 409}:
+            raise CannotRun(f"removal: the engine says: {error.explanation}") from error
+
+
+def _check_disk(engine_root: str) -> None:
+    """Raise CannotRun where the disk of the engine or of the run directories is nearly full."""
+    for folder in (Path(engine_root), Path.cwd()):
+        if not folder.exists():
+            continue
+        free_bytes = shutil.disk_usage(folder).free
+        if free_bytes < MIN_FREE_BYTES:
+            raise CannotRun(
+                f"the disk of {folder} has {free_bytes >> 20} MiB left, a run needs "
+                f"{MIN_FREE_BYTES >> 20}: make room (`docker system df` shows what images take)"
+            )
+
+
+def _planted_image(planted: str) -> str:
+    return f"flashruntime/planted-{planted.replace('_', '-')}:local"
+
+
+def _build_planted(planted: str) -> None:
+    """Build the runtime with one bug planted into it."""
+    if not (ROOT / "chaos" / "payloads" / f"planted_{planted}.py").is_file():
+        raise CannotRun(f"there is no planted build {planted!r}: chaos/payloads has no such plant")
+    base = _images()["FLASHML_RUNTIME_IMAGE"]
+    command = ["docker", "build", "--quiet", "--tag", _planted_image(planted)]
+    command += ["--build-arg", f"RUNTIME_IMAGE={base}", "--build-arg", f"PLANT={planted}"]
+    command += ["--file", str(ROOT / "docker" / "planted.Dockerfile"), str(ROOT)]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=BUILD_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotRun(f"the planted build {planted} was not made: {error}") from error
+    if done.returncode != 0:
+        words = " | ".join(done.stderr.strip().splitlines()[-3:])
+        raise CannotRun(f"the planted build {planted} was not made: {words}")

@@ -1,0 +1,166 @@
+"""The system under test as its users see it: the one file here that knows flashruntime."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pydantic import BaseModel, JsonValue
+
+from chaos.model import JobRequest, JobView, JsonMap, TaskView
+from flashruntime.client import CoordinatorClient
+from flashruntime.errors import FlashError
+from flashruntime.protocol.events import Event
+from flashruntime.protocol.jobs import (
+    ArtifactPolicy,
+    Checkpoints,
+    CommandParameters,
+    CommandWorkload,
+    InputFile,
+    JobMetadata,
+    JobSection,
+    JobSpec,
+    Outputs,
+    RetryPolicy,
+)
+from flashruntime.protocol.tasks import ArtifactRecord, TaskRecord
+
+CALL_TIMEOUT_S = 5.0
+PAGE = 1000
+LOG_LINES = 200
+SOURCE_PREFIX = "sources"
+OUTPUT_PREFIX = "outputs"
+METRICS = "metrics.json"
+
+
+class CoordinatorRuntime:
+    """The coordinator's public API, on its direct port: no fault lies between.
+
+    `base_url` is asked once, when the first call needs it.
+    """
+
+    def __init__(self, base_url: Callable[[], str]) -> None:
+        self._base_url = base_url
+        self._cursors: dict[str, int] = {}
+        self._events: list[Event] = []
+
+    def ready(self) -> bool:
+        """Whether the coordinator takes requests."""
+        return self._client.healthy()
+
+    def nodes(self) -> tuple[str, ...]:
+        """Return the ids of registered workers."""
+        return tuple(node.node_id for node in self._client.nodes())
+
+    def submit(self, role: str, request: JobRequest) -> str:
+        """Upload the files, submit the job and return its id."""
+        inputs = [self._upload(path, data) for path, data in sorted(request.files.items())]
+        parameters = CommandParameters(
+            command=list(request.command),
+            env=dict(request.env),
+            inputs=inputs,
+            checkpoint=Checkpoints(keep=request.keep_checkpoints),
+            outputs=Outputs(required=list(request.required_outputs), optional=[METRICS]),
+            lease_seconds=request.lease_s,
+        )
+        section = JobSection(
+            workload=CommandWorkload(type="command", parameters=parameters),
+            retryPolicy=RetryPolicy(maxTaskAttempts=request.max_task_attempts),
+            artifacts=ArtifactPolicy(outputPrefix=OUTPUT_PREFIX),
+        )
+        name = JobMetadata(name=f"{request.name}-{role}")
+        spec = JobSpec(apiVersion="flashml.dev/v1alpha1", kind="Job", metadata=name, spec=section)
+        job_id = self._client.submit(spec).job_id
+        self._cursors[job_id] = 0
+        return job_id
+
+    def job(self, role: str, job_id: str) -> JobView:
+        """Return the job with its task."""
+        state = self._client.job(job_id).state
+        tasks = self._client.tasks(job_id)
+        return JobView(role, job_id, state.value, _task_view(tasks[0]) if tasks else None)
+
+    def events(self, after: int) -> tuple[JsonMap, ...]:
+        """Return the events of the submitted jobs with an id above `after`, in order, as JSON.
+
+        Jobs are asked one after the other. What the first round shows as newest existed before
+        the second one began, so up to there nothing is missing from any job.
+        """
+        self._fetch()
+        horizon = max(self._cursors.values(), default=0)
+        self._fetch()
+        chosen = [event for event in self._events if after < event.id <= horizon]
+        return tuple(_json(event) for event in sorted(chosen, key=lambda event: event.id))
+
+    def final(self, job_id: str) -> JsonMap:
+        """Return the job, its tasks, artifacts (with what their bytes hash to), metrics, logs."""
+        tasks = self._client.tasks(job_id)
+        with TemporaryDirectory(prefix="chaos-artifacts-") as folder:
+            found = [self._download(record, Path(folder)) for record in self._artifacts(job_id)]
+        return {
+            "job": _json(self._client.job(job_id)),
+            "tasks": [_json(task) for task in tasks],
+            "artifacts": [described for described, _ in found],
+            "metrics": next((metrics for _, metrics in found if metrics is not None), None),
+            "logs": self._client.logs(job_id, tail_lines=LOG_LINES),
+        }
+
+    @cached_property
+    def _client(self) -> CoordinatorClient:
+        return CoordinatorClient(self._base_url(), timeout_s=CALL_TIMEOUT_S)
+
+    def _artifacts(self, job_id: str) -> list[ArtifactRecord]:
+        return sorted(self._client.artifacts(job_id), key=lambda record: record.object_key)
+
+    def _upload(self, path: str, data: bytes) -> InputFile:
+        digest = hashlib.sha256(data).hexdigest()
+        record = self._client.put_artifact(f"{SOURCE_PREFIX}/{digest}/{path}", data)
+        return InputFile(path=path, key=record.object_key, sha256=digest)
+
+    def _fetch(self) -> None:
+        for job_id in self._cursors:
+            while items := self._page(job_id):
+                self._events += items
+                self._cursors[job_id] = items[-1].id
+
+    def _page(self, job_id: str) -> list[Event]:
+        return self._client.events(job_id, after=self._cursors[job_id], limit=PAGE).items
+
+    def _download(self, record: ArtifactRecord, folder: Path) -> tuple[JsonValue, JsonValue]:
+        """Return an artifact as the history states it, and its content where it is metrics."""
+        to = folder / "object"
+        digest, metrics, problem = None, None, None
+        try:
+            self._client.get_artifact(record.object_key, to)
+            digest = hashlib.sha256(to.read_bytes()).hexdigest()
+            if record.object_key.endswith("/" + METRICS) or record.path == METRICS:
+                metrics = json.loads(to.read_bytes())
+        except (FlashError, OSError, ValueError) as error:
+            problem = f"{type(error).__name__}: {error}"
+        described: JsonValue = {
+            "key": record.object_key,
+            "sha256": record.sha256,
+            "size_bytes": record.size_bytes,
+            "accepted": record.accepted,
+            "bytes_sha256": digest,
+            "problem": problem,
+        }
+        return described, metrics
+
+
+def _task_view(task: TaskRecord) -> TaskView:
+    return TaskView(
+        task_id=task.task_id,
+        state=task.state.value,
+        node_id=task.node_id,
+        lease_id=task.lease_id,
+        attempts=task.attempts,
+        step=task.step,
+    )
+
+
+def _json(model: BaseModel) -> dict[str, JsonValue]:
+    data: dict[str, JsonValue] = model.model_dump(mode="json")
+    return data
