@@ -206,6 +206,17 @@ class Observation:
     events: tuple[JsonMap, ...] = ()
     receipts: Mapping[str, Landed] = field(default_factory=dict)
 
+    def events_of(self, task_id: str, *types: str) -> tuple[JsonMap, ...]:
+        """Return the events of a task, of these types or of all, in order."""
+        of_task = (event for event in self.events if event.get("task_id") == task_id)
+        return tuple(event for event in of_task if not types or event.get("type") in types)
+
+    def next_claim(self, task_id: str, lease_id: str) -> JsonMap | None:
+        """Return the first claim of a task that came after the one that made `lease_id`."""
+        claims = self.events_of(task_id, "LEASE_CLAIMED")
+        made = [number for number, event in enumerate(claims) if event.get("lease_id") == lease_id]
+        return claims[made[0] + 1] if made and made[0] + 1 < len(claims) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:

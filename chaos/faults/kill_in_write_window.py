@@ -1,0 +1,107 @@
+"""SIGKILL of the worker that writes a checkpoint, between its first part and its manifest.
+
+The window is open for as long as the state takes to write: nothing holds it open. A kill that
+comes too late is seen on the volume; its victim is started again, and the next save is tried.
+"""
+
+import time
+from dataclasses import dataclass
+
+from chaos.history import integer, text
+from chaos.model import Container, JsonMap, Landed, NoTarget, Observation, Receipt, Target
+from chaos.ports import Scene
+
+DEATH_TIMEOUT_S = 10.0
+KILLED = 137
+
+
+@dataclass(frozen=True, slots=True)
+class KillInWriteWindow:
+    """Parameter `min_step`: the first step whose save may be hit."""
+
+    kind: str = "kill_in_write_window"
+
+    def undo(self, scene: Scene) -> tuple[tuple[str, JsonMap], ...]:
+        """Start the container again."""
+        return (("start_container", {"service": _worker(scene.target()).service}),)
+
+    def fire(self, scene: Scene) -> JsonMap:
+        """Kill in an open window, again where the window had closed, until the deadline."""
+        tries: list[JsonMap] = []
+        while True:
+            tries.append(_one_try(scene))
+            if _torn(tries[-1]) or not _next_try(scene, str(tries[-1].get("lease_id"))):
+                return {**tries[-1], "tries": len(tries)}
+
+    def receipt(self, scene: Scene, fired: JsonMap) -> Receipt:
+        """Landed where the death left parts without a manifest, and no commit of that step."""
+        lost = text(fired.get("lease_id")) if fired.get("exit_code") is not None else None
+        return Receipt(
+            Landed.LANDED if _torn(fired) else Landed.MISSED,
+            fired,
+            took_effect_ns=integer(fired.get("died_ns")),
+            lost_lease_id=lost,
+        )
+
+
+def _one_try(scene: Scene) -> JsonMap:
+    """Wait for a window of the target's own attempt, kill, and look at what was left."""
+    target = scene.target()
+    container, files = _worker(target), scene.world.files
+    job_id, task_id = str(target.job_id), str(target.task_id)
+    min_step = integer(scene.action.params.get("min_step")) or 0
+    window = files.wait_write_window(job_id, task_id, min_step, scene.remaining_s())
+    if window is None:
+        return {"reason": "no write window opened before the deadline"}
+    if window.attempt_id != target.lease_id:
+        return {"reason": f"the open window is that of {window.attempt_id}, not of the holder"}
+    at_ns = time.monotonic_ns()
+    scene.world.containers.kill(container)
+    death = scene.world.containers.wait_death(container, at_ns, DEATH_TIMEOUT_S)
+    return {
+        "service": container.service,
+        "container_id": container.container_id,
+        "node_id": target.node_id,
+        "lease_id": target.lease_id,
+        "step": window.step,
+        "window_seen_ns": window.seen_ns,
+        "at_ns": at_ns,
+        "died_ns": death.at_ns if death else None,
+        "exit_code": death.exit_code if death else None,
+        "left": dict(files.staged_parts(job_id, task_id, window.attempt_id, window.step)),
+    }
+
+
+def _torn(fired: JsonMap) -> bool:
+    left = fired.get("left")
+    return (
+        fired.get("exit_code") == KILLED
+        and isinstance(left, dict)
+        and bool(left["parts"])
+        and not left["manifest"]
+        and not left["committed"]
+    )
+
+
+def _next_try(scene: Scene, lease_id: str) -> bool:
+    """Heal, and wait until another attempt holds the task; False where there is no time left."""
+
+    def held_again(seen: Observation) -> bool:
+        job = seen.jobs.get(scene.action.trigger.role)
+        task = job.task if job else None
+        return task is not None and task.state == "LEASED" and task.lease_id != lease_id
+
+    scene.undo_now()
+    if scene.remaining_s() <= 0 or not scene.wait(held_again, scene.remaining_s()):
+        return False
+    scene.promise("start_container", {"service": _worker(scene.target()).service})
+    return True
+
+
+def _worker(target: Target) -> Container:
+    if target.container is None or target.task_id is None:
+        raise NoTarget(f"{target.symbol} is no worker that holds a task")
+    return target.container
+
+
+FAULT = KillInWriteWindow()
