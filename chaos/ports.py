@@ -16,7 +16,6 @@ from chaos.model import (
     Checkpoint,
     CheckpointTree,
     Container,
-    Finding,
     JobRequest,
     JobView,
     JsonMap,
@@ -24,6 +23,7 @@ from chaos.model import (
     Receipt,
     Target,
     Undo,
+    Verdict,
 )
 
 
@@ -334,14 +334,13 @@ class Workload(Protocol):
         ...
 
 
-class Invariant(Protocol):
-    """One property of a history. Modules in chaos.invariants hold one as INVARIANT."""
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    """One property of a history: pure, so that a saved run can be judged again.
 
-    @property
-    def name(self) -> str:
-        """Name of the invariant, unique."""
-        ...
+    `judge` returns a verdict with its reason; what it cannot decide is unknown, and so is a
+    judge that crashes. Modules in chaos.invariants hold one as INVARIANT.
+    """
 
-    def check(self, history: History) -> Finding:
-        """Judge; what cannot be decided from the history is unknown."""
-        ...
+    name: str
+    judge: Callable[[History], tuple[Verdict, str]]
