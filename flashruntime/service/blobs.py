@@ -10,7 +10,6 @@ import os
 import re
 from pathlib import Path
 from tempfile import TemporaryFile
-from types import TracebackType
 from typing import BinaryIO, Self
 from uuid import uuid4
 
@@ -118,12 +117,7 @@ class Upload:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
             self._path.unlink(missing_ok=True)
