@@ -49,18 +49,17 @@ def job_values(job: JobRow) -> Values:
 
 def job_row(values: Values) -> JobRow:
     """Return a job from all columns of `jobs`."""
-    seq, job_id, name, state, reason, created, finished, *rest = values
-    return JobRow(
-        seq,
-        job_id,
-        name,
-        JobState(state),
-        reason,
-        datetime.fromisoformat(created),
+    finished = values[6]
+    converted: Values = (
+        *values[:3],
+        JobState(values[3]),
+        values[4],
+        datetime.fromisoformat(values[5]),
         None if finished is None else datetime.fromisoformat(finished),
-        *rest[:5],
-        TaskCounts(*rest[5:]),
+        *values[7:12],
+        TaskCounts(*values[12:]),
     )
+    return JobRow(*converted)
 
 
 def task_values(task: TaskRow) -> Values:
@@ -89,9 +88,9 @@ def task_values(task: TaskRow) -> Values:
 
 def task_row(values: Values) -> TaskRow:
     """Return a task from all columns of `tasks`."""
-    task_id, job_id, job_seq, index, state, *rest, result = values
-    loaded = None if result is None else _result(result)
-    return TaskRow(task_id, job_id, job_seq, index, TaskState(state), *rest, loaded)
+    result = None if values[17] is None else _result(values[17])
+    converted: Values = (*values[:4], TaskState(values[4]), *values[5:17], result)
+    return TaskRow(*converted)
 
 
 def _result_json(result: TaskResult) -> str:
@@ -134,14 +133,10 @@ def lease_values(lease: LeaseRow) -> Values:
 
 def lease_row(values: Values) -> LeaseRow:
     """Return a lease from all columns of `leases`."""
-    decision = values[14]
-    return LeaseRow(
-        *values[:7],
-        LeaseState(values[7]),
-        *values[8:13],
-        tuple(json.loads(values[13])),
-        None if decision is None else Decision.model_validate_json(decision),
-    )
+    decision = None if values[14] is None else Decision.model_validate_json(values[14])
+    refused = tuple(json.loads(values[13]))
+    converted: Values = (*values[:7], LeaseState(values[7]), *values[8:13], refused, decision)
+    return LeaseRow(*converted)
 
 
 def event_values(event: EventRow) -> Values:
