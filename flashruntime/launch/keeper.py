@@ -6,7 +6,6 @@ started or could not, and one when the whole tree is gone. As a subreaper it ado
 of the tree, so that a descendant cannot leave it by forking twice or by a session of its own.
 """
 # Plain os functions: pathlib would double the time that this script takes to start.
-# ruff: noqa: PTH
 
 import ctypes
 import json

@@ -4,7 +4,6 @@ Imports nothing that a user's file could shadow, takes itself off `sys.path`, an
 sitecustomize that the interpreter would have found without it.
 """
 # Plain os functions and try-except: pathlib and contextlib would slow every start of a job.
-# ruff: noqa: PTH, SIM105
 
 from __future__ import annotations
 

