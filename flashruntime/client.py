@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from types import TracebackType
 from typing import Any, BinaryIO, NoReturn, Self, TypeVar, cast
 from urllib.parse import quote
 from uuid import uuid4
@@ -83,12 +82,7 @@ class CoordinatorClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -116,29 +110,27 @@ class CoordinatorClient:
 
     def jobs(self) -> list[JobRecord]:
         """Return all jobs, newest first."""
-        found: list[JobRecord] = []
-        after: str | None = None
-        while True:
-            page = self._get("/jobs", JobPage, after=after)
+        page = self._get("/jobs", JobPage)
+        found = page.items
+        while page.next is not None:
+            page = self._get("/jobs", JobPage, after=page.next)
             found += page.items
-            after = page.next
-            if after is None:
-                return found
+        return found
 
     def tasks(self, job_id: str) -> list[TaskRecord]:
         """Return all tasks of a job in index order."""
-        found: list[TaskRecord] = []
-        after: int | None = None
-        while True:
-            page = self._get(f"/jobs/{_segment(job_id)}/tasks", TaskPage, after=after)
+        path = f"/jobs/{_segment(job_id)}/tasks"
+        page = self._get(path, TaskPage)
+        found = page.items
+        while page.next is not None:
+            page = self._get(path, TaskPage, after=page.next)
             found += page.items
-            after = page.next
-            if after is None:
-                return found
+        return found
 
-    def events(self, job_id: str, after: int = 0, limit: int = 1000) -> EventPage:
-        """Return up to `limit` events of a job with ids above `after`, in order."""
-        return self._get(f"/jobs/{_segment(job_id)}/events", EventPage, after=after, limit=limit)
+    def events(self, job_id: str | None, after: int = 0, limit: int = 1000) -> EventPage:
+        """Return up to `limit` events of a job (None: of all) with ids above `after`, in order."""
+        path = "/events" if job_id is None else f"/jobs/{_segment(job_id)}/events"
+        return self._get(path, EventPage, after=after, limit=limit)
 
     def logs(
         self,
@@ -237,7 +229,10 @@ class CoordinatorClient:
                     f"coordinator states {stated}, expected {sha256 or 'the same'}; fetch it again"
                 )
         return ArtifactRecord(
-            uri=f"artifact://{key}", object_key=key, sha256=found, size_bytes=size_bytes
+            uri=f"{PREFIX}/artifacts/{_key(key)}",
+            object_key=key,
+            sha256=found,
+            size_bytes=size_bytes,
         )
 
     @contextmanager

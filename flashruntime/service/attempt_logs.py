@@ -16,7 +16,9 @@ MAX_LOG_BYTES = 64 * 1024 * 1024
 MAX_TAIL_BYTES = 4 * 1024 * 1024
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 BLOCK_BYTES = 64 * 1024
-DROPPED = b"\n[the coordinator keeps the first %d bytes of an attempt's output; the rest is dropped]\n"
+DROPPED = (
+    b"\n[the coordinator keeps the first %d bytes of an attempt's output; the rest is dropped]\n"
+)
 _NAME = re.compile(r"([0-9]{5,})-([0-9]{5,})\.log")
 
 
@@ -72,9 +74,7 @@ class AttemptLogs:
                 break
         return "".join(parts)
 
-    def _chosen(
-        self, job_id: str, task: int | None, attempt: int | None
-    ) -> list[tuple[Path, str]]:
+    def _chosen(self, job_id: str, task: int | None, attempt: int | None) -> list[tuple[Path, str]]:
         newest: dict[int, tuple[int, Path]] = {}
         for path in self._files(job_id):
             match = _NAME.fullmatch(path.name)

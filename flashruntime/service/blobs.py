@@ -10,7 +10,6 @@ import os
 import re
 from pathlib import Path
 from tempfile import TemporaryFile
-from types import TracebackType
 from typing import BinaryIO, Self
 from uuid import uuid4
 
@@ -48,7 +47,8 @@ class BlobStore:
             (self.root / name).mkdir(mode=0o700, exist_ok=True)
             os.close(os.open(self.root / name, _DIRECTORY))
         for leftover in (self.root / "tmp").iterdir():
-            leftover.unlink()
+            if leftover.is_symlink() or not leftover.is_dir():
+                leftover.unlink()
 
     def close(self) -> None:
         """Give the root back."""
@@ -117,12 +117,7 @@ class Upload:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
             self._path.unlink(missing_ok=True)
@@ -145,9 +140,9 @@ class Upload:
         except OSError as error:
             raise _refused(self._store.root, error) from error
 
-    def finish(self, expected: str | None) -> str:
-        """Make the bytes durable and return their digest; raise BadHeader unless `expected`."""
-        self.write(b"")
+    def finish(self, data: bytes, expected: str | None) -> str:
+        """Append, make all durable, return the digest; raise BadHeader if it is not `expected`."""
+        self.write(data)
         found = self._digest.hexdigest()
         if expected is not None and found != expected:
             raise BadHeader(

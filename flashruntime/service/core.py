@@ -7,12 +7,15 @@ loop only ever waits.
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from flashruntime.clock import Clock
 from flashruntime.config import CoordinatorSettings
 from flashruntime.leases.manager import LeaseManager
 from flashruntime.leases.sqlite import SqliteStore
+from flashruntime.leases.store import LeaseStore
 from flashruntime.service.attempt_logs import AttemptLogs
 from flashruntime.service.blobs import BlobStore, require_writable
 from flashruntime.service.waiting import Signal
@@ -26,11 +29,14 @@ DATABASE = "ledger.sqlite3"
 class Core:
     """One coordinator. `open` and `close` frame its life; `closing` ends every wait."""
 
+    manager: LeaseManager
+    _store: LeaseStore
+
     def __init__(self, settings: CoordinatorSettings, clock: Clock) -> None:
         self._settings = settings
-        self._clock = clock
+        self.clock = clock
         self._ledger_thread = ThreadPoolExecutor(1, "ledger")
-        self._output_thread = ThreadPoolExecutor(1, "attempt-logs")
+        self._output_thread = ThreadPoolExecutor(1, "output")
         self._disk_threads = ThreadPoolExecutor(DISK_THREADS, "disk")
         self.blobs = BlobStore(settings.artifact_dir, settings.max_artifact_bytes)
         self.logs = AttemptLogs(settings.ledger_dir / "logs")
@@ -39,41 +45,42 @@ class Core:
 
     async def open(self) -> None:
         """Take ledger and artifacts; every live lease gets its full time again."""
-        await self._on(self._ledger_thread, self._open)
+        await self.ledger(self._open)
 
     def _open(self) -> None:
         require_writable(self._settings.ledger_dir, "FLASHML_LEDGER_DIR")
-        store = SqliteStore(self._settings.ledger_dir / DATABASE)
-        try:
+        with ExitStack() as undo:
+            store = SqliteStore(self._settings.ledger_dir / DATABASE)
+            undo.callback(store.close)
             self.blobs.open()
-            self._store = store
-            self.manager = LeaseManager(store, self._clock)
-            self.manager.start()
-        except BaseException:
-            store.close()
-            raise
+            undo.callback(self.blobs.close)
+            manager = LeaseManager(store, self.clock)
+            manager.start()
+            undo.pop_all()
+        self._store, self.manager = store, manager
 
     async def close(self) -> None:
-        """End what runs, then release ledger and artifacts."""
-        await self._on(self._ledger_thread, self._store.close)
-        for threads in (self._ledger_thread, self._output_thread, self._disk_threads):
+        """Let running work end, then release artifacts and ledger."""
+        for threads in (self._output_thread, self._disk_threads):
             threads.shutdown()
         self.blobs.close()
+        await self.ledger(self._store.close)
+        self._ledger_thread.shutdown()
 
     async def ledger(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a call of the manager on the ledger's thread."""
-        return await self._on(self._ledger_thread, call, *args, **kwargs)
+        return await _on(self._ledger_thread, call, *args, **kwargs)
 
     async def output(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run work on the output of attempts on its own thread."""
-        return await self._on(self._output_thread, call, *args, **kwargs)
+        """Run work on the output of attempts, one call at a time."""
+        return await _on(self._output_thread, call, *args, **kwargs)
 
     async def disk(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work on files in the pool."""
-        return await self._on(self._disk_threads, call, *args, **kwargs)
+        return await _on(self._disk_threads, call, *args, **kwargs)
 
-    async def _on(
-        self, threads: ThreadPoolExecutor, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(threads, lambda: call(*args, **kwargs))
+
+async def _on(
+    threads: ThreadPoolExecutor, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    return await asyncio.get_running_loop().run_in_executor(threads, partial(call, *args, **kwargs))

@@ -2,9 +2,10 @@
 
 import asyncio
 import hashlib
+import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
+from contextlib import suppress
 from typing import BinaryIO
 
 from flashruntime.errors import InvalidInput, NotFound
@@ -28,6 +29,25 @@ from flashruntime.service.expand import expand
 from flashruntime.service.waiting import first_of
 
 BLOCK_BYTES = 1024 * 1024
+RECHECK_S = 1.0
+
+
+_LEASE_ID = re.compile(r"(?<=/)lease-[0-9a-f]{32}(?=/)")
+
+
+class Services:
+    """Everything that the routes may call."""
+
+    def __init__(self, core: Core) -> None:
+        self.manager = core.manager
+        self.ledger = core.ledger
+        self.jobs = Jobs(core)
+        self.attempts = Attempts(core)
+        self.artifacts = Artifacts(core)
+
+    async def check(self) -> None:
+        """Raise StoreUnavailable unless the ledger can be changed now."""
+        await self.ledger(self.manager.sweep)
 
 
 class Jobs:
@@ -44,10 +64,6 @@ class Jobs:
         if created:
             self._core.work.fire()
         return record
-
-    async def cancel(self, job_id: str) -> JobRecord:
-        """End a job; one that has ended stays as it is."""
-        return await self._core.ledger(self._core.manager.cancel_job, job_id)
 
     async def output(self, job_id: str, lines: int, task: int | None, attempt: int | None) -> str:
         """Return the last lines that the attempts of a job printed."""
@@ -80,7 +96,8 @@ class Attempts:
     ) -> Lease | None:
         """Return a lease as soon as there is one, None after `wait_s` or at shutdown.
 
-        Nothing is given out after `gone` returned: the asker has closed its connection.
+        Nothing is given out after `gone` returned: the asker has closed its connection. A task
+        that is held back from this node becomes free by time alone, hence the second look.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + request.wait_s
@@ -92,7 +109,7 @@ class Attempts:
         watch = asyncio.ensure_future(_set_after(gone, left))
         try:
             while lease is None and (wait_s := until - loop.time()) > 0:
-                await first_of(woken, left, self._core.closing, timeout_s=wait_s)
+                await first_of(woken, left, self._core.closing, timeout_s=min(wait_s, RECHECK_S))
                 if left.is_set() or self._core.closing.is_set():
                     return None
                 woken = self._core.work.next()
@@ -105,8 +122,9 @@ class Attempts:
         """Store output of an attempt; return how much of it there is."""
         core = self._core
         lease = await core.ledger(core.manager.check_holder, lease_id, "logs")
+        index = int(lease.task_id.rpartition("-")[2])
         size = await core.output(
-            core.logs.append, lease.job_id, lease.task_index, lease.attempt_number, offset, data
+            core.logs.append, lease.job_id, index, lease.attempt_number, offset, data
         )
         return LogSize(size=size)
 
@@ -130,16 +148,22 @@ class Artifacts:
         """Store what arrives under `key`; nothing of it is seen before all of it is durable."""
         core = self._core
         check_size(declared or 0, core.blobs.max_bytes)
-        await core.ledger(core.manager.check_writable, key)
+        await core.ledger(self._check_owner, key)
         with core.blobs.upload() as upload:
             block = bytearray()
             async for chunk in chunks:
                 block += chunk
                 if len(block) >= BLOCK_BYTES:
-                    await core.disk(upload.write, block)
-                    block = bytearray()
-            found = await core.disk(upload.finish, block, sha256)
+                    await core.disk(upload.write, bytes(block))
+                    block.clear()
+            found = await core.disk(upload.finish, bytes(block), sha256)
         return await core.ledger(core.manager.put_object, key, found, upload.size_bytes, None)
+
+    def _check_owner(self, key: str) -> None:
+        """Refuse a fenced attempt before its bytes are read."""
+        for lease_id in _LEASE_ID.findall(key):
+            with suppress(NotFound):
+                self._core.manager.check_holder(lease_id, "artifact")
 
     async def find(self, key: str) -> ArtifactRecord:
         """Return what is stored under `key`."""

@@ -10,7 +10,6 @@ from fastapi.routing import APIRoute
 from pydantic_core import from_json
 from starlette.convertors import Convertor, register_url_convertor
 
-from flashruntime.errors import FlashError
 from flashruntime.protocol.base import check_key, strict_dumps
 from flashruntime.service.errors import BadKey, TooLarge
 
