@@ -22,6 +22,9 @@ from chaos.observe import Observer, holds
 from chaos.ports import Fault, World
 
 
+TARGET_OF = "target of "
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     """Where a run writes: what happened, and what must be undone."""
@@ -35,8 +38,17 @@ class Records:
 class Stage:
     """The scene of one fault."""
 
-    def __init__(self, action: Action, world: World, observer: Observer, records: Records) -> None:
+    def __init__(
+        self,
+        action: Action,
+        world: World,
+        observer: Observer,
+        records: Records,
+        earlier: Mapping[str, Target],
+    ) -> None:
         self._action = action
+        self._earlier = earlier
+        self.resolved: Target | None = None
         self._world = world
         self._observer = observer
         self._records = records
@@ -54,7 +66,13 @@ class Stage:
 
     def target(self) -> Target:
         """Resolve the symbolic target now; raise NoTarget or NotOurs."""
-        return resolve(self._action.target, self.observation(), self._world, self._records.run_id)
+        symbol = self._action.target
+        if symbol.startswith(TARGET_OF):
+            self.resolved = _earlier_target(symbol, self._earlier)
+        else:
+            seen, run_id = self.observation(), self._records.run_id
+            self.resolved = resolve(symbol, seen, self._world, run_id)
+        return self.resolved
 
     def observation(self) -> Observation:
         """Return the newest observation."""
@@ -102,13 +120,20 @@ def resolve(symbol: str, seen: Observation, world: World, run_id: str) -> Target
     if symbol.startswith("checkpoints of "):
         return _task_target(symbol, symbol.removeprefix("checkpoints of "), seen)
     if not symbol.startswith("holder of "):
-        known = "'holder of ROLE', 'checkpoints of ROLE' or 'coordinator'"
+        known = "'holder of ROLE', 'checkpoints of ROLE', 'target of FAULT', 'coordinator'"
         raise NoTarget(f"{symbol!r} is no target; use {known}")
     held = _task_target(symbol, symbol.removeprefix("holder of "), seen)
     if held.node_id is None:
         raise NoTarget(f"{symbol}: nobody holds the lease now")
     container = _ours(world.containers.of_node(held.node_id), symbol, run_id)
     return replace(held, container=container, listener=world.network.listener_of(container))
+
+
+def _earlier_target(symbol: str, earlier: Mapping[str, Target]) -> Target:
+    found = earlier.get(symbol.removeprefix(TARGET_OF))
+    if found is None:
+        raise NoTarget(f"{symbol}: that fault has not hit anything")
+    return replace(found, symbol=symbol)
 
 
 def _ours(container: Container, symbol: str, run_id: str) -> Container:
@@ -145,10 +170,11 @@ class Disturber:
         self._world = world
         self._observer = observer
         self._records = records
+        self._targets: dict[str, Target] = {}
 
     def carry_out(self, action: Action) -> Receipt:
         """Wait for the trigger, fire and return the receipt, which is in the history by then."""
-        stage = Stage(action, self._world, self._observer, self._records)
+        stage = Stage(action, self._world, self._observer, self._records, self._targets)
         self._records.history.append("fault_armed", asdict(action))
         try:
             receipt = self._fire(self._faults[action.kind], stage)
@@ -158,6 +184,8 @@ class Disturber:
             receipt = Receipt(Landed.INCONCLUSIVE, {"reason": f"{type(error).__name__}: {error}"})
         data = {"fault_id": action.fault_id, "kind": action.kind, "target": action.target}
         self._records.history.append("fault_receipt", {**data, **asdict(receipt)})
+        if stage.resolved is not None:
+            self._targets[action.fault_id] = stage.resolved
         self._observer.receipt(action.fault_id, receipt.landed)
         return receipt
 

@@ -87,7 +87,8 @@ class Action:
     """One fault of a schedule.
 
     `target` is symbolic, resolved when the fault fires: "holder of ROLE" (the worker that holds
-    the lease), "checkpoints of ROLE" (the tree on the volume) or "coordinator". Without its
+    the lease), "checkpoints of ROLE" (the tree on the volume), "target of FAULT" (whatever an
+    earlier fault hit, also where it holds nothing any more) or "coordinator". Without its
     receipt `deadline_s` after the submission, a fault has missed.
     """
 

@@ -1,8 +1,8 @@
 """List a task's checkpoint tree as it lies on the volume, every part hashed on request.
 
-Argument: {"root": path, "hash": bool}. Answer: {"t_ns", "steps": [...], "staging": [...]}.
-A step is `valid`, `torn` (no manifest) or `corrupt` (a part is missing, of the wrong size, or its
-bytes do not hash to what the manifest says).
+Argument: {"root": path, "hash": bool}. Answer: {"t_ns", "steps", "staging", "lineage"}. A step is
+`valid`, `torn` (no manifest) or `corrupt`: the manifest does not match its own digest, or a part is
+missing, of another size, or does not hash to what the manifest says.
 """
 
 import hashlib
@@ -38,11 +38,21 @@ def part_fault(directory: Path, part: dict[str, Any], hashed: bool) -> str | Non
     return None
 
 
+def sealed(data: bytes) -> dict[str, Any]:
+    """Return a JSON object that states its own digest; ValueError unless the digest is right."""
+    content: dict[str, Any] = json.loads(data)
+    stated = content.pop("digest", None)
+    canonical = json.dumps(content, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    if hashlib.sha256(canonical.encode()).hexdigest() != stated:
+        raise ValueError("does not match its own digest")
+    return content
+
+
 def step_record(directory: Path, step: int, hashed: bool) -> dict[str, Any]:
     """Judge one step directory."""
     record: dict[str, Any] = {"step": step, "state": "valid", "reason": None}
     try:
-        manifest = json.loads((directory / "manifest.json").read_bytes())
+        manifest = sealed((directory / "manifest.json").read_bytes())
         record |= {key: manifest[key] for key in ("attempt_id", "manifest_id")}
         faults = [part_fault(directory, part, hashed) for part in manifest["parts"]]
         if manifest["step"] != step:
@@ -50,7 +60,7 @@ def step_record(directory: Path, step: int, hashed: bool) -> dict[str, Any]:
     except FileNotFoundError:
         return record | {"state": "torn", "reason": "no manifest.json"}
     except (ValueError, KeyError, TypeError) as error:
-        return record | {"state": "corrupt", "reason": f"manifest unreadable: {error!r}"}
+        return record | {"state": "corrupt", "reason": f"manifest.json: {error!r}"}
     reasons = [fault for fault in faults if fault]
     return record | ({"state": "corrupt", "reason": "; ".join(reasons)} if reasons else {})
 
@@ -85,11 +95,34 @@ def staging(root: Path) -> list[dict[str, Any]]:
     return found
 
 
+def lineage(root: Path) -> list[dict[str, Any]]:
+    """Return who began on this tree, in order, and what each took over."""
+    found = []
+    for path in sorted((root / ".lineage").glob("[0-9]*.json")):
+        try:
+            entry = sealed(path.read_bytes())
+            taken = entry["takes_over"] or {}
+            found.append(
+                {
+                    "attempt_id": entry["attempt_id"],
+                    "manifest_id": taken.get("manifest_id"),
+                    "step": taken.get("step"),
+                }
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return found
+
+
 def main() -> None:
     """Print one line."""
     request = json.loads(sys.argv[1])
     root = Path(request["root"])
-    answer = {"steps": steps(root, request["hash"]), "staging": staging(root)}
+    answer = {
+        "steps": steps(root, request["hash"]),
+        "staging": staging(root),
+        "lineage": lineage(root),
+    }
     sys.stdout.write(json.dumps({"t_ns": time.monotonic_ns(), **answer}) + "\n")
 
 
