@@ -6,6 +6,7 @@ Everything goes to disk before it happens; nothing is judged here.
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -181,8 +182,8 @@ class Controller:
             self._guarded("removing the stack", self._remove_stack)
         self._guarded("auditing", lambda: self._audit(run_id, kept=any(kept)))
         self._guarded("ending", lambda: self._record_end(outcome))
-        self._history.close()
-        self._journal.close()
+        self._guarded("closing the history", self._history.close)
+        self._guarded("closing the journal", self._journal.close)
         return any(kept)
 
     def _save_logs(self) -> None:
@@ -208,4 +209,5 @@ class Controller:
             step()
         except Exception as error:  # noqa: BLE001 (boundary: one failed step must not stop the others)
             self._say(f"{what} failed: {error}")
-            self._history.append("note", {"text": f"{what} failed", "error": repr(error)})
+            with suppress(OSError, ValueError):
+                self._history.append("note", {"text": f"{what} failed", "error": repr(error)})

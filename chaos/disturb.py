@@ -194,8 +194,9 @@ class Disturber:
             return Receipt(Landed.MISSED, {"reason": reason})
         for undo_action, args in fault.undo(stage):
             stage.promise(undo_action, args)
-        fired = fault.fire(stage)
         names: JsonMap = {"fault_id": stage.action.fault_id, "kind": fault.kind}
+        self._records.history.append("fault_firing", names)
+        fired = fault.fire(stage)
         self._records.history.append("fault_fired", {**names, "fired": dict(fired)})
         return fault.receipt(stage, fired)
 

@@ -71,12 +71,15 @@ def undo_all(
     """Carry out every undo and return what failed: one that fails or hangs stops no other."""
     failures = []
     for undo in undos:
-        problem = _with_deadline(partial(carry_out, undo), UNDO_S)
-        if problem is None:
-            done(undo)
-        else:
+        problem = _with_deadline(partial(_undo_one, undo, carry_out, done), UNDO_S)
+        if problem is not None:
             failures.append(f"{undo.action} for {undo.fault_id or 'the stack'}: {problem}")
     return tuple(failures)
+
+
+def _undo_one(undo: Undo, carry_out: Callable[[Undo], None], done: Callable[[Undo], None]) -> None:
+    carry_out(undo)
+    done(undo)
 
 
 def _with_deadline(step: Callable[[], None], timeout_s: float) -> str | None:

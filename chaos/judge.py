@@ -103,7 +103,7 @@ def _faults(history: History) -> tuple[JsonMap, ...]:
     fired_at = {
         str(record.data["fault_id"]): record.wall
         for record in history.records
-        if record.kind == "fault_fired"
+        if record.kind == "fault_firing"
     }
     entries: list[JsonMap] = []
     for action in items(history.one("plan")["schedule"]):
