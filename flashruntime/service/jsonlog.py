@@ -61,7 +61,7 @@ class _Lossy(QueueHandler):
 
 @contextmanager
 def running(stream: TextIO = sys.stdout) -> Iterator[None]:
-    """Send the logs of flashruntime and uvicorn to `stream`: by the thread inside, later directly."""
+    """Send the logs of flashruntime and uvicorn to `stream`, inside the block by the thread."""
     formatter = JsonLines()
     queue: Queue[logging.LogRecord] = Queue(MAX_WAITING_LINES)
     _use(_Lossy(queue), formatter)

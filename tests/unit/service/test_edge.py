@@ -67,8 +67,7 @@ def test_115_plain_and_encoded_spellings_of_one_key_are_one_key() -> None:
 def test_whatever_the_bytes_a_key_is_safe_or_refused(raw: bytes) -> None:
     try:
         key = key_of(raw)
-    except BadKey as error:
-        assert str(error)
+    except BadKey:
         return
     assert not key.startswith("/")
     assert not {"", ".", ".."} & set(key.split("/"))
@@ -130,7 +129,7 @@ def test_every_log_line_is_one_line_of_strict_json(text: str, number: float) -> 
     line = JsonLines().format(record)
     assert line.isascii()
     assert "\n" not in line
-    parsed = json.loads(line, parse_constant=lambda name: pytest.fail(name))
+    parsed = json.loads(line, parse_constant=pytest.fail)
     assert parsed["event"] == "message"
 
 
