@@ -55,8 +55,7 @@ def create_app(settings: CoordinatorSettings | None = None, clock: Clock | None 
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        listener = jsonlog.start()
-        try:
+        with jsonlog.running():
             chosen = settings or CoordinatorSettings.from_env(os.environ)
             core = Core(chosen, clock or SystemClock())
             async with _running(core):
@@ -65,8 +64,6 @@ def create_app(settings: CoordinatorSettings | None = None, clock: Clock | None 
                 log.info("ready", extra={"event": "coordinator_ready", **where})
                 yield
             log.info("stopped", extra={"event": "coordinator_stopped"})
-        finally:
-            listener.stop()
 
     app = FastAPI(title="flashruntime coordinator", version="v1alpha1", lifespan=lifespan)
     app.router.redirect_slashes = False
