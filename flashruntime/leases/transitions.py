@@ -159,13 +159,14 @@ def fail(
     if decision.action is RecoveryAction.FAIL_JOB:
         events = _exhausted(task, lease, decision)
         return Change(replace(task, state=TaskState.FAILED), ended, None, events)
+    replaced = decision.action is RecoveryAction.REPLACE_NODE
     backoff_ns = max(1, round(decision.backoff_s * NS_PER_S))
     task = replace(
         task,
         state=TaskState.PENDING,
         not_before_ns=now_ns + backoff_ns,
         backoff_ns=backoff_ns,
-        avoid_node=lease.node_id if counted else None,
+        avoid_node=lease.node_id if counted or replaced else None,
     )
     data: Data = {"reason": "attempt_failed", "backoff_s": decision.backoff_s}
     return Change(task, ended, None, (event(EventType.TASK_REQUEUED, lease, data),))

@@ -1,0 +1,23 @@
+"""What importing the public package costs and exposes."""
+
+import subprocess
+import sys
+
+HEAVY = {"torch", "fastapi", "uvicorn", "httpx", "docker", "numpy", "starlette", "requests"}
+
+
+def test_importing_flashruntime_loads_only_pydantic_and_the_standard_library() -> None:
+    code = "import flashruntime, sys; print('\\n'.join(sorted(sys.modules)))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert HEAVY.isdisjoint(loaded)
+
+
+def test_exported_names_exist_and_are_sorted() -> None:
+    import flashruntime
+
+    exported = list(getattr(flashruntime, "__all__", []))
+    assert exported == sorted(exported)
+    for name in exported:
+        assert hasattr(flashruntime, name)
