@@ -41,7 +41,8 @@ def follow(client: CoordinatorClient, job_id: str) -> int:
         if job.state.terminal and not page.items:
             screen.clear()
             return _result(client, job)
-        screen.progress(job_text(job).splitlines()[0])
+        if not job.state.terminal:
+            screen.progress(job_text(job).splitlines()[0])
         if not page.items:
             waiter.wait(POLL_S)
 
@@ -67,7 +68,11 @@ class _Screen:
         if event.type in _QUIET:
             return
         task = (event.task_id or "").rpartition("-")[2]
-        data = " ".join(f"{name}={plain(str(value))}" for name, value in event.data.items())
+        data = " ".join(
+            f"{name}={plain(str(value))}"
+            for name, value in event.data.items()
+            if not isinstance(value, dict | list | None)
+        )
         self.clear()
         print(f"{event.at:%H:%M:%S} {task or '-'} {event.type} {data[:200]}".rstrip(), flush=True)
 
