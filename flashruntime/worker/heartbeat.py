@@ -14,6 +14,7 @@ from flashruntime.worker.ports import Coordinator
 from flashruntime.worker.progress import read_progress
 
 BEATS_PER_LEASE = 3
+MAX_INTERVAL_S = 5.0
 MIN_CALL_S = 0.5
 MAX_CALL_S = 10.0
 
@@ -21,7 +22,8 @@ MAX_CALL_S = 10.0
 class Heartbeat:
     """Renews a lease until it is closed; a refusal is the loss of the lease.
 
-    While the coordinator cannot be reached it goes on trying, also beyond the lease.
+    While the coordinator cannot be reached it goes on trying, also beyond the lease. The interval
+    has an upper bound, for a beat carries the step, and its refusal a cancellation.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class Heartbeat:
         self._closed.set()
 
     def _run(self) -> None:
-        interval_s = self._lease.lease_seconds / BEATS_PER_LEASE
+        interval_s = min(MAX_INTERVAL_S, self._lease.lease_seconds / BEATS_PER_LEASE)
         with self._connect(min(MAX_CALL_S, max(MIN_CALL_S, interval_s))) as client:
             self._beat_until_closed(client, interval_s)
 
