@@ -5,7 +5,6 @@ Importing this reads no environment and opens no file; starting it does.
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -56,7 +55,7 @@ def create_app(settings: CoordinatorSettings | None = None, clock: Clock | None 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with jsonlog.running():
-            chosen = settings or CoordinatorSettings.from_env(os.environ)
+            chosen = settings or CoordinatorSettings.from_env()
             core = Core(chosen, clock or SystemClock())
             async with _running(core):
                 app.state.services = Services(core)
