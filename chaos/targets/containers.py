@@ -42,6 +42,14 @@ class RunContainers:
             raise NoTarget(f"service {name} of run {self._run_id} has {len(found)} containers")
         return self._value(found[0])
 
+    def stopped(self) -> tuple[str, ...]:
+        """Return what has ended of the run: service and exit code."""
+        return tuple(
+            f"{self._value(c).service} has exited with {c.attrs['State']['ExitCode']}"
+            for c in self._all()
+            if c.status == "exited"
+        )
+
     def kill(self, container: Container, signal: str = "SIGKILL") -> None:
         """Send a signal; a container that is not running any more is no error.
 

@@ -102,7 +102,7 @@ class ComposeStack:
 
     def unsteady(self) -> tuple[str, ...]:
         """Return what is not as it should be; probes run only where all else is well."""
-        found = [*self._unready(), *self._toxics()]
+        found = [*self._containers.stopped(), *self._unready(), *self._toxics()]
         return tuple(found or self._deaf())
 
     def save_logs(self, folder: Path) -> None:
