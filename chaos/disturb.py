@@ -21,7 +21,6 @@ from chaos.model import (
 from chaos.observe import Observer, holds
 from chaos.ports import Fault, World
 
-
 TARGET_OF = "target of "
 
 

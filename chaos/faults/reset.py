@@ -20,7 +20,8 @@ class Reset:
     """Parameter `hold_ms`: how long every new connection is reset.
 
     Landed where a probe saw the RST, a later one got through, another node had claimed the task
-    before the path opened, and the coordinator has since heard from the lease that was cut off.
+    before anything could pass again, and the coordinator has since heard from the lease that was
+    cut off. While answers are reset, requests pass: the path opens when the first toxic goes.
     """
 
     kind: str = "reset"
@@ -37,12 +38,12 @@ class Reset:
         swallowing = [toxic.name for toxic in network.toxics().get(listener, ())]
         on_ns = time.monotonic_ns()
         network.add(listener, Toxic(name, "reset_peer", "downstream", {"timeout": 0}))
+        opened_ns = time.monotonic_ns()
         for toxic in swallowing:
             network.remove(listener, toxic)
         during = network.probe(listener, PROBE_TIMEOUT_S)
         hold_ms = integer(scene.action.params.get("hold_ms")) or HOLD_MS
         scene.wait(lambda _: False, hold_ms / 1e3)
-        opened_ns = time.monotonic_ns()
         network.remove(listener, name)
         after = network.probe(listener, PROBE_TIMEOUT_S)
         return {

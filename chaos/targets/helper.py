@@ -1,13 +1,20 @@
 """The helper container of a run: the harness's hands inside its network and its volumes.
 
 It has no capability, no way out and nobody's secrets: the checkpoint volume (mounted twice, for
-looking and for touching) and the network of the workers. Scripts of `inside/` run in it.
+looking and for touching) and the network of the workers. The modules of `inside/` run in it, in
+processes that stay up, because starting one takes longer than what it is asked.
 """
 
+import io
 import json
 import os
-from collections.abc import Generator
-from contextlib import closing
+import selectors
+import subprocess
+import tarfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,65 +25,74 @@ from pydantic import BaseModel
 from chaos.model import CannotRun, JsonMap
 from chaos.targets.engine import by_labels, explained, run_labels
 
-Answer = TypeVar("Answer", bound=BaseModel)
-
 READ_ONLY = "/look"
 WRITABLE = "/touch"
 ROLE_KEY = "dev.flashruntime.role"
-IDLE = "import signal; signal.sigwait({signal.SIGTERM, signal.SIGINT})"
 USER = "10001:10001"
 VOLUME = "checkpoints"
 NETWORK = "edge"
+TOOLS = "/tools"
+PACKAGE = "chaos/targets/inside"
+IDLE = "import signal; signal.sigwait({signal.SIGTERM, signal.SIGINT})"
+SERVE = (
+    f"import sys; sys.path.insert(0, {TOOLS!r}); "
+    "from chaos.targets.inside.serve import main; main()"
+)
+ANSWER_S = 20.0
+Answer = TypeVar("Answer", bound=BaseModel)
 
 
 def helper_image() -> str:
     """Return the name of the helper image."""
-    return os.environ.get("FLASHML_HELPER_IMAGE", "flashruntime/helper:local")
+    return os.environ.get("FLASHML_HELPER_IMAGE") or "flashruntime/helper:local"
 
 
 class Helper:
-    """The helper container of one run, made when it is first needed."""
+    """The helper container of one run; threads may share it."""
 
     def __init__(self, client: DockerClient, run_id: str) -> None:
         self._client = client
         self._run_id = run_id
+        self._lock = threading.Lock()
         self._container_id: str | None = None
+        self._idle: list[Session] = []
 
-    def start(self) -> None:
-        """Start the container unless it runs; raise CannotRun where it cannot."""
-        if self._container_id is None:
-            self._container_id = self._find() or self._create()
+    def start(self) -> str:
+        """Start the container unless it runs, and return its id; CannotRun where it cannot."""
+        with self._lock:
+            if self._container_id is None:
+                self._container_id = self._find() or self._create()
+            return self._container_id
 
-    def run(self, script: str, request: JsonMap, answer: type[Answer]) -> Answer:
-        """Run a script and return the one JSON object that it prints."""
-        answers = list(self.lines(script, request, answer))
-        if len(answers) != 1:
-            raise CannotRun(f"helper script {script} gave {len(answers)} answers, not one")
-        return answers[0]
+    def run(
+        self, script: str, request: JsonMap, answer: type[Answer], timeout_s: float = ANSWER_S
+    ) -> Answer:
+        """Ask a script; raise CannotRun where it fails or gives no answer in time."""
+        with self._session() as session:
+            reply = session.ask({"script": script, "request": dict(request)}, timeout_s)
+        if "error" in reply:
+            raise CannotRun(f"helper script {script}: {reply['error']}")
+        return answer.model_validate(reply["answer"])
 
-    def lines(
-        self, script: str, request: JsonMap, answer: type[Answer]
-    ) -> Generator[Answer, None, None]:
-        """Run a script and yield each JSON object as it is printed."""
-        self.start()
-        source = (Path(__file__).parent / "inside" / f"{script}.py").read_text(encoding="utf-8")
-        command = ["python3", "-I", "-c", source, json.dumps(request, allow_nan=False)]
-        api = self._client.api
-        errors, pending = b"", b""
-        with explained(f"helper script {script}"):
-            exec_id = api.exec_create(self._container_id, command)["Id"]
-            with closing(api.exec_start(exec_id, stream=True, demux=True)) as output:
-                for out, err in output:
-                    errors += err or b""
-                    *complete, pending = (pending + (out or b"")).split(b"\n")
-                    yield from map(answer.model_validate_json, complete)
-            code = api.exec_inspect(exec_id)["ExitCode"]
-        if code != 0:
-            last = (errors.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-            raise CannotRun(f"helper script {script} ended with {code}: {last}")
+    @contextmanager
+    def _session(self) -> Iterator["Session"]:
+        """Lend a process that nobody else uses; one that failed is not used again."""
+        container_id = self.start()
+        with self._lock:
+            session = self._idle.pop() if self._idle else None
+        session = session or Session(container_id)
+        try:
+            yield session
+        except BaseException:
+            session.close()
+            raise
+        with self._lock:
+            self._idle.append(session)
 
     def _find(self) -> str | None:
-        found = self._client.api.containers(filters=by_labels(self._run_id, {ROLE_KEY: "helper"}))
+        filters = by_labels(self._run_id, {ROLE_KEY: "helper"})
+        with explained("look for the helper container"):
+            found = self._client.api.containers(filters=filters)
         return str(found[0]["Id"]) if found else None
 
     def _create(self) -> str:
@@ -85,11 +101,10 @@ class Helper:
         network = self._composed("network", NETWORK)
         try:
             with explained("start of the helper container"):
-                container = self._client.containers.run(
+                container = self._client.containers.create(
                     image,
                     command=["python3", "-I", "-c", IDLE],
                     entrypoint=[],
-                    detach=True,
                     user=USER,
                     init=True,
                     network=network,
@@ -100,6 +115,8 @@ class Helper:
                     mem_limit="512m",
                     pids_limit=64,
                 )
+                container.put_archive("/", _tools())
+                container.start()
         except ImageNotFound as error:
             raise CannotRun(f"image {image} is missing; build it with `make chaos`") from error
         except NotFound as error:
@@ -113,3 +130,61 @@ class Helper:
         if len(found) != 1:
             raise CannotRun(f"run {self._run_id} has {len(found)} {kind}s called {name}, not one")
         return str(found[0].name)
+
+
+class Session:
+    """A serving process in the container, asked over its standard input and output."""
+
+    def __init__(self, container_id: str) -> None:
+        command = ["docker", "exec", "--interactive", container_id, "python3", "-I", "-c", SERVE]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            bufsize=0,
+        )
+
+    def ask(self, call: dict[str, object], timeout_s: float) -> dict[str, object]:
+        """Send one request and return its reply; CannotRun where none comes in time."""
+        stdin = self._process.stdin
+        try:
+            if stdin is None:
+                raise BrokenPipeError
+            stdin.write(json.dumps(call, allow_nan=False).encode() + b"\n")
+        except BrokenPipeError as error:
+            raise CannotRun("the helper container does not listen; is it gone?") from error
+        reply: dict[str, object] = json.loads(self._line(time.monotonic() + timeout_s))
+        return reply
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _line(self, deadline: float) -> bytes:
+        stdout, received = self._process.stdout, b""
+        with selectors.DefaultSelector() as selector:
+            if stdout is not None:
+                selector.register(stdout, selectors.EVENT_READ)
+            while stdout is not None and not received.endswith(b"\n"):
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise CannotRun("the helper container gave no answer in time")
+                block = os.read(stdout.fileno(), 1 << 16)
+                if not block:
+                    raise CannotRun("the helper container ended while it was asked")
+                received += block
+        return received
+
+
+def _tools() -> bytes:
+    """Return a tar archive of `inside/` as it lies in the container."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for path in sorted((Path(__file__).parent / "inside").glob("*.py")):
+            tar.add(path, arcname=f"{TOOLS[1:]}/{PACKAGE}/{path.name}")
+    return archive.getvalue()

@@ -25,7 +25,7 @@ SERVICE = "toxiproxy"
 
 
 class ProbeAnswer(BaseModel):
-    """What inside/probe.py prints."""
+    """What inside/probe.py answers."""
 
     outcome: str
     elapsed_s: float

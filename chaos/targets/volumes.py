@@ -1,7 +1,6 @@
 """The checkpoint volume of one run, reached through the helper container only."""
 
 import hashlib
-from contextlib import closing
 
 from pydantic import BaseModel
 
@@ -10,6 +9,7 @@ from chaos.ports import Flip, WriteWindow
 from chaos.targets.helper import READ_ONLY, WRITABLE, Helper
 
 MIN_WINDOW_BYTES = 1
+WATCH_SLACK_S = 10.0
 FRACTIONS = 1 << 16
 
 
@@ -41,26 +41,33 @@ class LineageEntry(BaseModel):
 
 
 class TreeAnswer(BaseModel):
-    """What inside/tree.py prints."""
+    """What inside/tree.py answers."""
 
     steps: list[StepEntry]
     staging: list[StagedEntry]
     lineage: list[LineageEntry]
 
 
-class WatchAnswer(BaseModel):
-    """What inside/watch.py prints."""
+class WindowEntry(BaseModel):
+    """A write window."""
 
-    t_ns: int
     attempt_id: str
     step: int
+    seen_ns: int
+
+
+class WatchAnswer(BaseModel):
+    """What inside/watch.py answers."""
+
+    window: WindowEntry | None
 
 
 class FlipAnswer(BaseModel):
-    """What inside/flip.py prints."""
+    """What inside/flip.py answers."""
 
-    t_ns: int
+    at_ns: int
     step: int
+    manifest_id: str
     path: str
     before: str
     after: str
@@ -110,10 +117,9 @@ class VolumeFiles:
             "min_bytes": MIN_WINDOW_BYTES,
             "timeout_s": timeout_s,
         }
-        with closing(self._helper.lines("watch", request, WatchAnswer)) as seen:
-            for window in seen:
-                return WriteWindow(window.attempt_id, window.step, window.t_ns)
-        return None
+        wait_s = timeout_s + WATCH_SLACK_S
+        window = self._helper.run("watch", request, WatchAnswer, wait_s).window
+        return WriteWindow(**window.model_dump()) if window else None
 
     def flip_newest(self, job_id: str, task_id: str, seed: int) -> tuple[int, Flip]:
         """Flip one bit of a part of the newest committed checkpoint; return its step and file."""
@@ -127,7 +133,7 @@ class VolumeFiles:
         answer = self._helper.run("flip", request, FlipAnswer)
         if answer.before == answer.after:
             raise CannotRun(f"the bit flipped in {answer.path} is not seen when it is read back")
-        return answer.step, Flip(answer.path, answer.before, answer.after, answer.t_ns)
+        return answer.step, Flip(answer.path, answer.before, answer.after, answer.at_ns)
 
     def _tree(self, job_id: str, task_id: str, *, hashed: bool) -> TreeAnswer:
         request: JsonMap = {"root": _root(READ_ONLY, job_id, task_id), "hash": hashed}

@@ -1,1 +1,1 @@
-"""Scripts that run inside the helper image: standard library only, one JSON object in, JSON out."""
+"""What runs inside the helper container: only the standard library and one another."""

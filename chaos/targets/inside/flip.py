@@ -1,15 +1,14 @@
 """Flip one bit in a part of the newest committed checkpoint, through the volume.
 
-Argument: {"root": path, "part": int, "offset": float, "bit": int}; `part` is taken modulo the
+Request: {"root": path, "part": int, "offset": float, "bit": int}; `part` is taken modulo the
 number of parts, `offset` is a fraction of the part's size. Flipping the same bit again restores it.
-Answer: {"t_ns", "step", "path", "offset_bytes", "before", "after"}.
+Answer: {"at_ns", "step", "manifest_id", "path", "before", "after"}.
 """
 
 import hashlib
 import json
 import os
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -29,9 +28,14 @@ def newest(root: Path) -> tuple[int, Path]:
     return max(found)
 
 
-def flip(path: Path, offset_bytes: int, bit: int) -> tuple[str, str]:
-    """Flip the bit in place, durably; return the digests before and after, both read back."""
-    before = hashlib.sha256(path.read_bytes()).hexdigest()
+def digest(path: Path) -> str:
+    """Return the sha256 of a file."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def flip(path: Path, offset_bytes: int, bit: int) -> None:
+    """Flip the bit in place, durably."""
     with path.open("r+b") as stream:
         stream.seek(offset_bytes)
         value = stream.read(1)[0]
@@ -39,28 +43,23 @@ def flip(path: Path, offset_bytes: int, bit: int) -> tuple[str, str]:
         stream.write(bytes([value ^ (1 << bit)]))
         stream.flush()
         os.fsync(stream.fileno())
-    return before, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def main() -> None:
-    """Print one line."""
-    request: dict[str, Any] = json.loads(sys.argv[1])
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Flip, and tell what was flipped; the time is taken when the file is durable."""
     step, directory = newest(Path(request["root"]))
     manifest = json.loads((directory / "manifest.json").read_bytes())
     part = manifest["parts"][request["part"] % len(manifest["parts"])]
     path = directory / part["key"]
     offset_bytes = min(int(request["offset"] * part["size_bytes"]), part["size_bytes"] - 1)
-    before, after = flip(path, offset_bytes, request["bit"])
-    answer = {
-        "t_ns": time.monotonic_ns(),
+    before = digest(path)
+    flip(path, offset_bytes, request["bit"])
+    flipped_ns = time.monotonic_ns()
+    return {
+        "at_ns": flipped_ns,
         "step": step,
+        "manifest_id": manifest["manifest_id"],
         "path": f"{directory.name}/{part['key']}",
-        "offset_bytes": offset_bytes,
         "before": before,
-        "after": after,
+        "after": digest(path),
     }
-    sys.stdout.write(json.dumps(answer) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """List a task's checkpoint tree as it lies on the volume, every part hashed on request.
 
-Argument: {"root": path, "hash": bool}. Answer: {"t_ns", "steps", "staging", "lineage"}. A step is
+Request: {"root": path, "hash": bool}. Answer: {"steps", "staging", "lineage"}. A step is
 `valid`, `torn` (no manifest) or `corrupt`: the manifest does not match its own digest, or a part is
 missing, of another size, or does not hash to what the manifest says.
 """
@@ -8,8 +8,6 @@ missing, of another size, or does not hash to what the manifest says.
 import hashlib
 import json
 import re
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -114,17 +112,11 @@ def lineage(root: Path) -> list[dict[str, Any]]:
     return found
 
 
-def main() -> None:
-    """Print one line."""
-    request = json.loads(sys.argv[1])
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the tree as it lies there."""
     root = Path(request["root"])
-    answer = {
+    return {
         "steps": steps(root, request["hash"]),
         "staging": staging(root),
         "lineage": lineage(root),
     }
-    sys.stdout.write(json.dumps({"t_ns": time.monotonic_ns(), **answer}) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,13 +1,11 @@
 """Watch a task's checkpoint tree for an open write window: part bytes and no manifest yet.
 
-Argument: {"root": path, "min_step": int, "min_bytes": int, "timeout_s": float}. One line for each
-window seen: {"t_ns", "attempt_id", "step", "size_bytes"}; ends after `timeout_s`.
+Request: {"root": path, "min_step": int, "min_bytes": int, "timeout_s": float}. Answer: {"window":
+{"seen_ns", "attempt_id", "step"}}, or null after `timeout_s`.
 """
 
-import json
 import os
 import re
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -45,30 +43,15 @@ def windows(root: str, min_step: int, min_bytes: int) -> Iterator[dict[str, Any]
             match = STEP.match(staged.name)
             if match is None or int(match[1]) < min_step:
                 continue
-            size_bytes = window(staged.path)
-            if size_bytes >= min_bytes:
-                yield {
-                    "attempt_id": attempt.name,
-                    "step": int(match[1]),
-                    "size_bytes": size_bytes,
-                }
+            if window(staged.path) >= min_bytes:
+                yield {"attempt_id": attempt.name, "step": int(match[1])}
 
 
-def main() -> None:
-    """Print a line for each window, once, until the deadline."""
-    request = json.loads(sys.argv[1])
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the first window that is seen, or nothing at the deadline."""
     deadline = time.monotonic() + request["timeout_s"]
-    seen: set[tuple[str, int]] = set()
     while time.monotonic() < deadline:
         for found in windows(request["root"], request["min_step"], request["min_bytes"]):
-            key = (found["attempt_id"], found["step"])
-            if key not in seen:
-                seen.add(key)
-                line = json.dumps({"t_ns": time.monotonic_ns(), **found})
-                sys.stdout.write(line + "\n")
-                sys.stdout.flush()
+            return {"window": {"seen_ns": time.monotonic_ns(), **found}}
         time.sleep(POLL_S)
-
-
-if __name__ == "__main__":
-    main()
+    return {"window": None}
