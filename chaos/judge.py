@@ -16,6 +16,8 @@ STANDING = (
     "one_live_lease",
     "no_task_lost",
     "accepted_bytes",
+    "detection_bound",
+    "recovery_bound",
     "steady_again",
     "machine_clean",
 )

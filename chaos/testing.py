@@ -116,7 +116,12 @@ class FakeSystem:
             "artifacts": [
                 {"key": f"{job_id}/output", "sha256": "a" * 64, "bytes_sha256": "a" * 64}
             ],
-            "metrics": {"weights_sha256": "w", "samples_sha256": "s", "steps": job.step},
+            "metrics": {
+                "weights_sha256": f"weights after {job.step}",
+                "sample_chain": f"samples until {job.step}",
+                "samples_seen": job.step,
+                "steps": job.step,
+            },
             "logs": "",
         }
 
