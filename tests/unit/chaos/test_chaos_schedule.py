@@ -43,9 +43,10 @@ def test_the_same_input_gives_the_same_bytes_in_another_process() -> None:
         "from chaos.schedule import *\n"
         "from chaos.model import *\n"
         "d = Draw(7)\n"
-        "a = lambda n: Action(n, 'kill', 'main', Trigger(), 30.0, {'v': d.integer(n, 'x', 0, 9**9)})\n"
+        "a = lambda n: Action(n, 'k', 't', Trigger(), 3.0, {'v': d.integer(n, 'x', 0, 9**9)})\n"
         "e = Experiment('e', '', 'w', lambda draw: (a('p'), a('q')), ('z',))\n"
-        "j = {'main': JobRequest('m', ('true',), files={'b': b'', 'a': b''}, env={'y': '', 'x': ''})}\n"
+        "f = {'b': b'', 'a': b''}\n"
+        "j = {'main': JobRequest('m', ('true',), files=f, env={'y': '', 'x': ''})}\n"
         "import sys\n"
         "sys.stdout.buffer.write(make_plan(e, 7, 3, j, images={'i': 'd', 'a': 'b'}).to_bytes())\n"
     )
