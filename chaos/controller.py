@@ -5,25 +5,25 @@ Everything goes to disk before it happens; nothing is judged here.
 
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from chaos import collect
-from chaos.disturb import Disturber, Records
+from chaos.disturb import Disturber, Records, claimed_again
 from chaos.history import HistoryWriter
 from chaos.journal import NAME as JOURNAL
 from chaos.journal import Journal, open_undos, undo_all
-from chaos.model import CannotRun, ChaosError, JobRequest, JsonMap, Undo
-from chaos.observe import Observer
+from chaos.model import CannotRun, ChaosError, JobRequest, JsonMap, Observation, Undo
+from chaos.observe import POLL_S, Observer
 from chaos.ports import Fault, Machine, RunSpec
 from chaos.schedule import Plan
 from chaos.signals import Interrupted, Signals
 
 STEADY_S = 30.0
-POLL_S = 0.1
+RECOVER_S = 20.0
 
 
 class End(StrEnum):
@@ -39,7 +39,7 @@ class Run:
     """One run to carry out. `folder` exists and holds plan.json.
 
     `keep` is asked once everything is collected; where it says yes, the stack stays for people to
-    look at, and stays in the journal for `heal`.
+    look at, and stays in the journal for `heal`. The steady state is waited for `steady_s`.
     """
 
     run_id: str
@@ -47,6 +47,8 @@ class Run:
     plan: Plan
     jobs: Mapping[str, JobRequest]
     keep: Callable[[], bool]
+    poll_s: float = POLL_S
+    steady_s: float = STEADY_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +61,7 @@ class Outcome:
 
 
 class Controller:
-    """Carries out one run; `steady_s` is how long it waits for the steady state."""
-
-    steady_s = STEADY_S
+    """Carries out one run."""
 
     def __init__(
         self, machine: Machine, faults: Mapping[str, Fault], run: Run, say: Callable[[str], None]
@@ -74,7 +74,7 @@ class Controller:
         self._journal = Journal(run.folder / JOURNAL)
         spec = RunSpec(run.run_id, run.plan.workers, run.plan.planted)
         self._world = machine.world(spec)
-        self._observer = Observer(self._world.runtime, self._world.files, self._history)
+        self._observer = Observer(self._world.runtime, self._world.files, self._history, run.poll_s)
 
     def carry_out(self) -> Outcome:
         """Run to the end; whatever happens, heal and audit before returning."""
@@ -121,15 +121,15 @@ class Controller:
     def _become_steady(self) -> None:
         if problems := self._unsteady():
             raise CannotRun(
-                f"the stack did not reach its steady state within {self.steady_s:g} s: "
+                f"the stack did not reach its steady state within {self._run.steady_s:g} s: "
                 f"{'; '.join(problems)}. Read {self._run.folder / 'logs'}"
             )
         self._history.append("steady", {**self._world.stack.addresses()})
 
     def _unsteady(self) -> tuple[str, ...]:
-        deadline = time.monotonic() + self.steady_s
+        deadline = time.monotonic() + self._run.steady_s
         while (problems := self._world.stack.unsteady()) and time.monotonic() < deadline:
-            time.sleep(POLL_S)
+            time.sleep(self._run.poll_s)
         return problems
 
     def _submit(self) -> dict[str, str]:
@@ -148,12 +148,22 @@ class Controller:
         self._observer.start(roles)
         records = Records(self._run.run_id, self._history, self._journal, self._machine.undo)
         disturber = Disturber(self._faults, self._world, self._observer, records)
+        receipts = []
         for action in self._run.plan.schedule:
             self._say(f"waiting to fire {action.fault_id} at {action.target}")
-            receipt = disturber.carry_out(action)
-            self._say(f"{action.fault_id}: {receipt.landed}")
-            for role in roles:
-                collect.snapshot(self._world, role, self._observer, when=action.fault_id)
+            receipts.append(disturber.carry_out(action))
+            self._say(f"{action.fault_id}: {receipts[-1].landed}")
+        for role in roles:
+            collect.snapshot(self._world, role, self._observer, when="disturbed")
+        self._let_recover([r.lost_lease_id for r in receipts if r.lost_lease_id is not None])
+
+    def _let_recover(self, lost: Sequence[str]) -> None:
+        """Undo nothing before the system got over lost holders by itself, or had its time."""
+
+        def recovered(seen: Observation) -> bool:
+            return all(claimed_again(seen, lease_id) for lease_id in lost)
+
+        self._observer.wait(recovered, RECOVER_S if lost else 0.0)
 
     def _heal_faults(self, until_steady: bool) -> None:
         undos = tuple(undo for undo in self._open_undos() if undo.fault_id is not None)

@@ -217,6 +217,18 @@ class Disturber:
         return f"the trigger did not come within {action.deadline_s:g} s"
 
 
+def claimed_again(seen: Observation, lease_id: str) -> bool:
+    """Whether the task of a lease has been claimed anew, or has ended."""
+    claims = [event for event in seen.events if event.get("type") == "LEASE_CLAIMED"]
+    task_ids = {event.get("task_id") for event in claims if event.get("lease_id") == lease_id}
+    if any(
+        job.terminal and job.task and job.task.task_id in task_ids for job in seen.jobs.values()
+    ):
+        return True
+    later = [event.get("lease_id") for event in claims if event.get("task_id") in task_ids]
+    return bool(later) and later[-1] != lease_id
+
+
 def _ended(action: Action, seen: Observation) -> bool:
     job = seen.jobs.get(action.trigger.role)
     return job is not None and job.terminal

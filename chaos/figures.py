@@ -94,8 +94,8 @@ def lease_s(history: History, job_id: str) -> float:
 def goodput(history: History, role: str = "main") -> float | None:
     """Return useful steps / executed steps of a job, None where they cannot be counted.
 
-    Executed are, for each attempt, the steps from where it took over to the last one that the
-    coordinator heard of: what a holder did unheard is not counted.
+    Executed are, for each attempt, the steps from where it took over to its last one: as the
+    accepted attempt says, or as the coordinator heard of a lost one, whose last steps are missing.
     """
     starts = {
         str(link["attempt_id"]): integer(link.get("step")) or 0
@@ -109,8 +109,18 @@ def goodput(history: History, role: str = "main") -> float | None:
         lease_id, step = text(task.get("lease_id")), integer(task.get("step"))
         if job.get("role") == role and lease_id is not None and step is not None:
             ends[lease_id] = max(step, ends.get(lease_id, 0))
+    ends |= _accepted_end(history, role)
     executed = sum(max(0, end - starts.get(lease_id, 0)) for lease_id, end in ends.items())
     return max(ends.values()) / executed if executed else None
+
+
+def _accepted_end(history: History, role: str) -> dict[str, int]:
+    """Return the last step of the accepted attempt, by its own word, where it says one."""
+    finals = [final for final in history.of("job_final") if final.get("role") == role]
+    tasks = items(finals[-1].get("tasks")) if finals else []
+    steps = integer(mapping(finals[-1].get("metrics")).get("steps")) if finals else None
+    lease_id = text(tasks[0].get("lease_id")) if tasks else None
+    return {lease_id: steps} if lease_id is not None and steps is not None else {}
 
 
 def figures(history: History) -> dict[str, JsonValue]:

@@ -16,6 +16,8 @@ STANDING = (
     "one_live_lease",
     "no_task_lost",
     "accepted_bytes",
+    "detection_bound",
+    "recovery_bound",
     "steady_again",
     "machine_clean",
 )
@@ -112,8 +114,8 @@ def _faults(history: History) -> tuple[JsonMap, ...]:
         entries.append(
             {
                 "id": fault_id,
-                "kind": action["kind"],
-                "target": action["target"],
+                "kind": action.get("kind"),
+                "target": action.get("target"),
                 "fired_at": fired_at.get(fault_id),
                 "landed": receipt.get("landed", Landed.MISSED),
                 "evidence": mapping(receipt.get("evidence")) or {"reason": "it never fired"},

@@ -37,10 +37,13 @@ def _types(seen: Observation, job_id: str) -> set[str]:
 class Observer:
     """Polls jobs, events and checkpoints; whoever waits is woken by each new observation."""
 
-    def __init__(self, runtime: Runtime, files: Files, history: HistoryWriter) -> None:
+    def __init__(
+        self, runtime: Runtime, files: Files, history: HistoryWriter, poll_s: float = POLL_S
+    ) -> None:
         self._runtime = runtime
         self._files = files
         self.history = history
+        self._poll_s = poll_s
         self._seen = Observation()
         self._changed = threading.Condition()
         self._stop = threading.Event()
@@ -109,7 +112,7 @@ class Observer:
     def _watch(self) -> None:
         while not self._stop.is_set():
             self.poll()
-            self._stop.wait(POLL_S)
+            self._stop.wait(self._poll_s)
 
     def _look(self, role: str, job_id: str) -> JobView:
         before = self.seen.jobs.get(role, JobView(role, job_id, state="PENDING"))

@@ -53,7 +53,7 @@ def write(folder: Path, judgement: Judgement, history: History) -> None:
 
 def junit(judgement: Judgement) -> str:
     """Return the verdict as JUnit XML: violated is a failure, unknown is an error."""
-    suite = ET.Element("testsuite", name=f"chaos.{judgement.experiment}")
+    suite = ET.Element("testsuite", name=_xml_text(f"chaos.{judgement.experiment}"))
     counts = {"failure": 0, "error": 0}
     for found in judgement.findings:
         case = ET.SubElement(suite, "testcase", classname=suite.attrib["name"], name=found.name)

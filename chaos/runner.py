@@ -15,6 +15,7 @@ from chaos.controller import Controller, End, Outcome, Run
 from chaos.history import History
 from chaos.judge import Judgement, invariants_of, judge
 from chaos.model import CannotRun, ChaosError, JobRequest, JsonValue, UsageError, Verdict
+from chaos.observe import POLL_S
 from chaos.ports import Machine
 from chaos.schedule import Experiment, Plan, make_plan
 
@@ -95,10 +96,8 @@ def run(
         folder = new_folder(options.out, f"{experiment.name}-{options.seed}")
         write_durably(folder / "plan.json", plan.to_bytes())
         keep = _Keep(folder, options.keep_failed)
-        controller = Controller(
-            machine, registry.faults(), Run(run_id, folder, plan, jobs, keep), say
-        )
-        outcome = controller.carry_out()
+        this = Run(run_id, folder, plan, jobs, keep, poll_s=POLL_S)
+        outcome = Controller(machine, registry.faults(), this, say).carry_out()
     finally:
         if alive is not None:
             alive.close()

@@ -37,7 +37,7 @@ class Resume:
 def judge(history: History) -> tuple[Verdict, str]:
     """Compare each takeover in the lineage with what had been seen before its claim."""
     chain, claims, seen = _chain(history), _claims(history), _seen(history)
-    bad = _bad(history)
+    bad = _bad(history, seen, claims)
     for index, resume in enumerate(chain):
         claim = claims.get(resume.attempt_id)
         if claim is None:
@@ -107,20 +107,28 @@ def _seen(history: History) -> list[Seen]:
     ]
 
 
-def _bad(history: History) -> set[str | None]:
-    """Return the manifests of checkpoints that a fault damaged, or that were found damaged."""
-    told = [
-        entry
-        for receipt in history.of("fault_receipt")
-        for entry in items(mapping(receipt.get("evidence")).get("corrupted"))
-    ]
-    found = [
-        entry
+def _bad(history: History, seen: list[Seen], claims: dict[str, Event]) -> set[str | None]:
+    """Return the manifests of checkpoints that a fault damaged, or that were found damaged.
+
+    A fault says which step it damaged, and when: that of an attempt claimed before.
+    """
+    bad: set[str | None] = {
+        text(entry.get("manifest_id"))
         for tree in history.of("checkpoints")
         for entry in items(tree.get("checkpoints"))
         if entry.get("state") not in {"valid", "committed"}
-    ]
-    return {text(entry.get("manifest_id")) for entry in told + found} - {None}
+    }
+    for receipt in history.of("fault_receipt"):
+        evidence, at_ns = mapping(receipt.get("evidence")), integer(receipt.get("took_effect_ns"))
+        if "after_sha256" in evidence and at_ns is not None:
+            bad |= {
+                found.manifest_id
+                for found in seen
+                if found.step == evidence.get("step")
+                and (claim := claims.get(found.attempt_id)) is not None
+                and claim.mono_ns < at_ns
+            }
+    return bad - {None}
 
 
 def _before(found: Seen, claim: Event) -> bool:

@@ -4,13 +4,13 @@ from chaos.history import History, HistoryError, mapping
 from chaos.model import JsonValue, Verdict
 from chaos.ports import Invariant
 
-COMPARED = ("weights_sha256", "sample_chain", "steps")
+COMPARED = ("weights_sha256", "sample_chain", "samples_seen")
 
 
 def judge(history: History) -> tuple[Verdict, str]:
     """Compare what both jobs report of their weights and of the samples that they saw.
 
-    `sample_chain` is a chain over the ids of samples in the order of training, carried in the
+    `sample_chain` hashes the ids of all samples in the order of training and is carried in the
     checkpoint: a sample that is repeated or left out changes it.
     """
     main, reference = _metrics(history, "main"), _metrics(history, "reference")
