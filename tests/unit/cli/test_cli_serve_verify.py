@@ -1,0 +1,45 @@
+"""The verbs that need no coordinator."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flashruntime.cli import main
+
+
+def test_a_port_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Case 157."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", "--port", str(port)]) == 1
+    assert f"port {port} on 127.0.0.1 is in use" in capsys.readouterr().err
+
+
+def test_a_host_that_is_not_ours_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--host", "192.0.2.1", "--port", "0"]) == 1
+    assert "192.0.2.1" in capsys.readouterr().err
+
+
+def test_a_wrong_setting_of_a_worker_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FLASHML_NOTICE_S", "soon")
+    assert main(["work"]) == 1
+    assert "FLASHML_NOTICE_S" in capsys.readouterr().err
+
+
+def test_a_directory_without_checkpoints_is_no_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(tmp_path)]) == 1
+    assert main(["verify", str(tmp_path / "missing")]) == 1
+    assert "missing" in capsys.readouterr().err
+
+
+def test_importing_the_package_loads_no_framework() -> None:
+    code = "import sys, flashruntime; print([m for m in ('httpx','fastapi','torch') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
