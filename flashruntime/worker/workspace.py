@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flashruntime.errors import ConfigError
+from flashruntime.protocol.base import check_key
 from flashruntime.worker import events
 
 
@@ -84,7 +85,7 @@ class WorkerHome:
 
     def workspace(self, lease_id: str) -> Workspace:
         """Return the directory of an attempt, not made yet."""
-        return Workspace(self._own / "attempts" / lease_id)
+        return Workspace(self._own / "attempts" / check_key(lease_id))
 
     def close(self, *, keep: bool) -> None:
         """Remove the directory unless attempts are kept, and give up the lock."""

@@ -7,6 +7,7 @@ from threading import Thread
 import pytest
 
 from flashruntime.errors import ConfigError, CoordinatorUnreachable, Superseded
+from flashruntime.testing import ManualClock
 from flashruntime.worker.control import (
     MAX_DELAY_S,
     AttemptControl,
@@ -18,23 +19,12 @@ from flashruntime.worker.control import (
 from flashruntime.worker.workspace import WorkerHome
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_ns = 0
-
-    def monotonic_ns(self) -> int:
-        return self.now_ns
-
-    def utc_now(self) -> object:
-        raise AssertionError
-
-
 def test_only_the_first_request_sets_the_deadline() -> None:
-    clock = Clock()
-    stop = StopRequest(20.0, clock)  # type: ignore[arg-type]
+    clock = ManualClock()
+    stop = StopRequest(20.0, clock)
     assert stop.remaining_s() == float("inf")
     stop.request()
-    clock.now_ns += 15 * 10**9
+    clock.advance(15.0)
     stop.request()
     assert stop.remaining_s() == pytest.approx(5.0)
 
