@@ -22,19 +22,19 @@ class JobBook(Ledger):
 
         Conflict if the idempotency key came with another request, or the job id exists.
         """
-        key = submission.idempotency_key
+        key = submission.idempotency_key and clean(submission.idempotency_key)
         with self._store.transaction() as tx:
             first = tx.job_by_key(key) if key is not None else None
             if first is not None:
                 if first.request_digest != submission.request_digest:
                     raise Conflict(
-                        f"idempotency key {clean(key or '')!r} came with another request before; "
+                        f"idempotency key {key!r} came with another request before; "
                         "use a new key for a new job"
                     )
                 return self._job_record(tx, first), False
-            return self._job_record(tx, self._add_job(tx, submission)), True
+            return self._job_record(tx, self._add_job(tx, submission, key)), True
 
-    def _add_job(self, tx: Transaction, submission: Submission) -> JobRow:
+    def _add_job(self, tx: Transaction, submission: Submission, key: str | None) -> JobRow:
         if not submission.payloads:
             raise InvalidInput(f"job {submission.job_id!r} has no task")
         if tx.job(submission.job_id) is not None:
@@ -51,7 +51,7 @@ class JobBook(Ledger):
             lease_ns=round(submission.lease_s * NS_PER_S),
             max_errors=spec.spec.retryPolicy.maxTaskAttempts,
             output_prefix=spec.spec.artifacts.outputPrefix,
-            idempotency_key=submission.idempotency_key,
+            idempotency_key=key,
             request_digest=submission.request_digest,
             counts=TaskCounts(pending=len(submission.payloads)),
         )

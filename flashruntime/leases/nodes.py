@@ -57,7 +57,7 @@ class NodeRegistry(Ledger):
         return NodePage(items=[self._node_record(row) for row in rows])
 
     def _session(self, tx: Transaction, node_id: str, session_id: str | None) -> NodeRow:
-        row = tx.node(node_id)
+        row = tx.node(clean(node_id))
         if row is None:
             raise NotFound(f"no node {clean(node_id)!r}: register it first")
         if session_id not in {None, row.session_id}:

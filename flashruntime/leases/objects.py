@@ -128,12 +128,17 @@ class ObjectIndex(Ledger):
         row = ObjectRow(key=key, sha256=sha256.lower(), size_bytes=size_bytes)
         with self._store.transaction() as tx:
             owner = find_owner(tx, clean(key))
-            for holder_id in {lease_id, owner.lease_id if owner else None} - {None}:
-                task, lease = attempt(tx, str(holder_id))
+            owner_id = None if owner is None else owner.lease_id
+            for holder_id in dict.fromkeys((owner_id, lease_id)):
+                if holder_id is None:
+                    continue
+                task, lease = attempt(tx, holder_id)
                 if not transitions.holds(task, lease.lease_id):
                     refusal = self._refuse(tx, task, lease, "artifact")
                     break
             else:
+                if owner is not None and lease_id not in {None, owner.lease_id}:
+                    raise Conflict(f"{key!r} lies below the own prefix of lease {owner_id}")
                 return views.artifact_record(place(tx, row, owner))
         raise refusal
 

@@ -5,7 +5,6 @@ Importing this reads no environment and opens no file; starting it does.
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -55,9 +54,8 @@ def create_app(settings: CoordinatorSettings | None = None, clock: Clock | None 
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        listener = jsonlog.start()
-        try:
-            chosen = settings or CoordinatorSettings.from_env(os.environ)
+        with jsonlog.running():
+            chosen = settings or CoordinatorSettings.from_env()
             core = Core(chosen, clock or SystemClock())
             async with _running(core):
                 app.state.services = Services(core)
@@ -65,8 +63,6 @@ def create_app(settings: CoordinatorSettings | None = None, clock: Clock | None 
                 log.info("ready", extra={"event": "coordinator_ready", **where})
                 yield
             log.info("stopped", extra={"event": "coordinator_stopped"})
-        finally:
-            listener.stop()
 
     app = FastAPI(title="flashruntime coordinator", version="v1alpha1", lifespan=lifespan)
     app.router.redirect_slashes = False

@@ -39,6 +39,10 @@ class TooLarge(InvalidInput):
 class UnsatisfiableRange(InvalidInput):
     """The range lies outside of the object."""
 
+    def __init__(self, header: str | None, size_bytes: int) -> None:
+        super().__init__(f"range {header!r} lies outside of {size_bytes} bytes")
+        self.size_bytes = size_bytes
+
 
 class LogGap(Conflict):
     """Output is missing between what is stored and the offset that was sent."""
@@ -86,9 +90,8 @@ def add_handlers(app: FastAPI) -> None:
 
 
 def _answer(number: int, code: str, detail: str, **extra: int) -> JSONResponse:
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if number == 503 else None
     safe = detail.encode("utf-8", "replace").decode()
-    return JSONResponse({"detail": safe, "code": code, **extra}, number, headers)
+    return JSONResponse({"detail": safe, "code": code, **extra}, number)
 
 
 def _flash_error(_request: Request, error: Exception) -> Response:
@@ -97,7 +100,12 @@ def _flash_error(_request: Request, error: Exception) -> Response:
     if status.number >= 500 or isinstance(error, ArtifactCorrupt):
         log.error("%s", error, extra={"event": "request_failed"})
     extra = {"size": error.size} if isinstance(error, LogGap) else {}
-    return _answer(status.number, status.code, str(error), **extra)
+    answer = _answer(status.number, status.code, str(error), **extra)
+    if status.number == 503:
+        answer.headers["Retry-After"] = str(RETRY_AFTER_S)
+    if isinstance(error, UnsatisfiableRange):
+        answer.headers["Content-Range"] = f"bytes */{error.size_bytes}"
+    return answer
 
 
 def _bad_request(_request: Request, error: Exception) -> Response:

@@ -8,6 +8,8 @@ import json
 import logging
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import count
 from logging.handlers import QueueHandler, QueueListener
@@ -17,7 +19,6 @@ from typing import TextIO
 MAX_WAITING_LINES = 10_000
 MAX_TEXT = 4_000
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
-_LOGGERS = ("flashruntime", "uvicorn", "uvicorn.error", "uvicorn.access")
 
 
 class JsonLines(logging.Formatter):
@@ -58,19 +59,30 @@ class _Lossy(QueueHandler):
         return logging.makeLogRecord({"msg": self.format(record), "levelno": record.levelno})
 
 
-def start(stream: TextIO = sys.stdout) -> QueueListener:
-    """Send the logs of flashruntime and uvicorn to `stream`; stop the listener to flush them."""
+@contextmanager
+def running(stream: TextIO = sys.stdout) -> Iterator[None]:
+    """Send the logs of flashruntime and uvicorn to `stream`, inside the block by the thread."""
+    formatter = JsonLines()
     queue: Queue[logging.LogRecord] = Queue(MAX_WAITING_LINES)
-    handler = _Lossy(queue)
-    handler.setFormatter(JsonLines())
-    for name in _LOGGERS:
-        logger = logging.getLogger(name)
-        logger.handlers = [handler] if name in {"flashruntime", "uvicorn"} else []
-        logger.propagate = name not in {"flashruntime", "uvicorn"}
-    logging.getLogger("flashruntime").setLevel(logging.INFO)
+    _use(_Lossy(queue), formatter)
     listener = QueueListener(queue, logging.StreamHandler(stream))
     listener.start()
-    return listener
+    try:
+        yield
+    finally:
+        listener.stop()
+        _use(logging.StreamHandler(stream), formatter)
+
+
+def _use(handler: logging.Handler, formatter: logging.Formatter) -> None:
+    handler.setFormatter(formatter)
+    for name in ("flashruntime", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+    for name in ("uvicorn.error", "uvicorn.access"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [], True
+    logging.getLogger("flashruntime").setLevel(logging.INFO)
 
 
 def _body(record: logging.LogRecord) -> dict[str, object]:

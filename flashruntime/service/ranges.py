@@ -25,5 +25,5 @@ def selected(header: str | None, size_bytes: int) -> tuple[int, int] | None:
         if last and int(last) < start:
             return None
     if start >= size_bytes:
-        raise UnsatisfiableRange(f"range {header!r} lies outside of {size_bytes} bytes")
+        raise UnsatisfiableRange(header, size_bytes)
     return start, end

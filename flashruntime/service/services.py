@@ -9,9 +9,8 @@ from contextlib import suppress
 from typing import BinaryIO
 
 from flashruntime.errors import InvalidInput, NotFound
-from flashruntime.leases.record import Submission, TaskHistory
+from flashruntime.leases.record import Submission
 from flashruntime.protocol.base import strict_dumps
-from flashruntime.protocol.failures import Decision, Evidence
 from flashruntime.protocol.jobs import InputFile, JobRecord, JobSpec
 from flashruntime.protocol.tasks import (
     ArtifactRecord,
@@ -22,7 +21,7 @@ from flashruntime.protocol.tasks import (
     LogSize,
     TaskState,
 )
-from flashruntime.recovery import policy
+from flashruntime.recovery.policy import decide_with_history
 from flashruntime.service.blobs import check_size
 from flashruntime.service.core import Core
 from flashruntime.service.expand import expand
@@ -130,7 +129,9 @@ class Attempts:
 
     async def fail(self, lease_id: str, request: FailRequest) -> FailAnswer:
         """Record that an attempt failed, with what the policy decides about it."""
-        answer = await self._core.ledger(self._core.manager.fail, lease_id, request, decide)
+        answer = await self._core.ledger(
+            self._core.manager.fail, lease_id, request, decide_with_history
+        )
         if answer.task_state is TaskState.PENDING:
             self._core.work.fire()
         return answer
@@ -185,11 +186,6 @@ class Artifacts:
                 yield block
         finally:
             file.close()
-
-
-def decide(evidence: Evidence, history: TaskHistory) -> Decision:
-    """Apply the recovery policy to a failure."""
-    return policy.decide(evidence, history.errors, history.max_errors, history.repeated)
 
 
 def _submission(spec: JobSpec, idempotency_key: str | None) -> Submission:
