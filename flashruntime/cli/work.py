@@ -26,8 +26,7 @@ def run(args: Namespace, _: ArgumentParser) -> int:
     named = {URL_VARIABLE: args.coordinator} if args.coordinator else {}
     settings = WorkerSettings.from_env({**os.environ, **named})
     stop = StopRequest(settings.notice_s)
-    listener = jsonlog.start()
-    try:
+    with jsonlog.running():
         stop_on_signals(stop)
         with CoordinatorClient(settings.coordinator_url) as client:
             tools = Tools(
@@ -38,6 +37,4 @@ def run(args: Namespace, _: ArgumentParser) -> int:
                 launcher=LocalLauncher(adopt_orphans=True),
             )
             Agent(settings, tools, stop, os.environ, keep_attempts=args.keep_attempts).run()
-    finally:
-        listener.stop()
     return 0

@@ -116,6 +116,8 @@ def remove_tree(path: Path) -> None:
 
     What cannot be removed is logged and left.
     """
+    if path.is_symlink():
+        path.unlink()
     if not path.exists():
         return
     try:

@@ -2,12 +2,14 @@
 
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from flashruntime.launch.diagnose import read_error_file
 from flashruntime.protocol.base import strict_dumps
 from flashruntime.worker.progress import (
     MAX_METRICS_BYTES,
@@ -113,6 +115,16 @@ def test_a_tail_is_short_and_shows_the_last_state_of_a_progress_bar(tmp_path: Pa
         "4999/5000\nKeyError: 'epoch'\n"
     )
     assert len(tail) < 20_000
+
+
+def test_a_file_that_a_job_replaced_by_a_pipe_or_a_link_blocks_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(write(tmp_path, '{"step": 1}', "other"))
+    for name in ("pipe", "link"):
+        assert read_progress(tmp_path / name) == Progress()
+        assert parse_metrics(tmp_path / name)[0] is None
+        assert log_tail(tmp_path / name) == ""
+        assert read_error_file(tmp_path / name) == (None, None)
 
 
 def test_infinity_is_never_passed_on(tmp_path: Path) -> None:

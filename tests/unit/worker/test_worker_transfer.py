@@ -73,6 +73,31 @@ def test_a_link_below_or_to_an_output_is_not_followed(workspace: Workspace, tmp_
     assert all("symbolic link" in problem for problem in collected.problems)
 
 
+def test_a_directory_that_the_job_replaced_by_a_link_holds_no_outputs(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    (tmp_path / "m").touch()
+    workspace.output.rmdir()
+    workspace.output.symlink_to(tmp_path)
+    assert collect(Outputs(required=["m"]), workspace, {}).found == {}
+
+
+def test_removing_an_attempt_never_touches_what_it_links_to(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir(mode=0o500)
+    workspace.output.rmdir()
+    workspace.output.symlink_to(kept)
+    workspace.files.chmod(0)
+    workspace.remove()
+    assert not workspace.root.exists()
+    linked = Workspace(tmp_path / "linked")
+    linked.root.symlink_to(kept)
+    linked.remove()
+    assert kept.stat().st_mode & 0o777 == 0o500
+
+
 def test_a_path_that_leaves_the_attempt_is_refused(workspace: Workspace) -> None:
     outputs = Outputs.model_construct(required=["../x"], optional=[])
     with pytest.raises(ValueError, match=r"\.\."):
