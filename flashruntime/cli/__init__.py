@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 
+from flashruntime import __version__
 from flashruntime.errors import FlashError
 
 VERBS = {
@@ -42,6 +43,7 @@ def _overview() -> ArgumentParser:
         epilog="`flashruntime VERB --help` explains one.",
         formatter_class=RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument("verb", choices=VERBS, metavar="VERB", help="one of the verbs above")
     return parser
 

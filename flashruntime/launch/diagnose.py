@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+from flashruntime.launch.files import open_regular
 from flashruntime.launch.spec import LaunchSpec
 
 MAX_ERROR_FILE_BYTES = 256 * 1024
@@ -53,7 +54,7 @@ def read_error_file(path: Path | None) -> tuple[str | None, str | None]:
     if path is None:
         return None, None
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             fields = json.loads(file.read(MAX_ERROR_FILE_BYTES))
         kind, message = fields["type"], fields["message"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

@@ -133,10 +133,13 @@ class Tree:
             self.kill_at = min(self.kill_at, time.monotonic() + LEFTOVER_GRACE_S)
 
     def kill(self) -> None:
-        """Kill all descendants, again and again until none is left or KILL_WAIT_S have passed."""
+        """Kill all descendants, again and again until none is left or KILL_WAIT_S have passed.
+
+        The group is killed in one call, for a process that forks and exits can outrun a list.
+        """
         give_up_at = time.monotonic() + KILL_WAIT_S
         while time.monotonic() < give_up_at:
-            signal_each(descendants(os.getpid()), signal.SIGKILL)
+            signal_each([-self.pid, *descendants(os.getpid())], signal.SIGKILL)
             self.reap()
             if not descendants(os.getpid()) and self.status is not None:
                 return

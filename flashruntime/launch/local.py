@@ -12,6 +12,7 @@ from typing import Any
 
 from flashruntime.launch import keeper
 from flashruntime.launch.diagnose import explain_exit, explain_spawn_error, read_error_file
+from flashruntime.launch.environment import is_inherited
 from flashruntime.launch.spec import LaunchSpec
 from flashruntime.protocol.failures import EndedBy, Evidence
 
@@ -57,6 +58,7 @@ class LocalProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
+            env={name: value for name, value in os.environ.items() if is_inherited(name)},
         )
         self._tell(json.dumps(_request(spec)))
         Thread(target=self._follow, name="launch-follow", daemon=True).start()
@@ -115,10 +117,10 @@ def _evidence(spec: LaunchSpec, report: dict[str, Any], keeper_code: int) -> Evi
         )
     status = report.get("status")
     if status is None:
-        return Evidence(
-            ended_by=EndedBy.WORKER_ERROR,
-            message=f"the keeper of the process ended with {keeper_code}, and the process with it",
-        )
+        why = f"its keeper ended with {keeper_code}, and the process with it"
+        if "status" in report:
+            why = "the process cannot be killed"
+        return Evidence(ended_by=EndedBy.WORKER_ERROR, message=why)
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     code = None if number else os.WEXITSTATUS(status)
     if report["stopped"]:

@@ -9,6 +9,7 @@ from flashruntime.config import WorkerSettings
 from flashruntime.errors import ArtifactCorrupt, FlashError, InvalidInput, NotFound, Superseded
 from flashruntime.launch.environment import child_environment
 from flashruntime.launch.spec import LaunchSpec
+from flashruntime.protocol.base import check_key
 from flashruntime.protocol.failures import EndedBy, Evidence
 from flashruntime.protocol.tasks import CompleteRequest, FailRequest, Lease
 from flashruntime.worker import events, transfer
@@ -86,7 +87,7 @@ class Execution:
             return evidence
         except (Superseded, NoticeOver):
             raise
-        except (OSError, FlashError) as error:
+        except (OSError, ValueError, FlashError) as error:
             return Evidence(ended_by=EndedBy.WORKER_ERROR, message=f"on the worker: {error}")
 
     def _prepare(self) -> Evidence | None:
@@ -124,7 +125,7 @@ class Execution:
 
     def _spec(self) -> LaunchSpec:
         lease, workspace = self._lease, self._workspace
-        checkpoints = self._settings.checkpoint_root / lease.job_id / lease.task_id
+        checkpoints = self._settings.checkpoint_root / check_key(f"{lease.job_id}/{lease.task_id}")
         checkpoints.mkdir(parents=True, exist_ok=True)
         given = {
             "FLASHML_OUTPUT_DIR": str(workspace.output),

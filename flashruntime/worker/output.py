@@ -5,6 +5,7 @@ from threading import Event, Lock, Thread
 from typing import Self
 
 from flashruntime.errors import CoordinatorUnreachable, FlashError, NotFound, Superseded
+from flashruntime.launch.files import open_regular
 from flashruntime.worker import events
 from flashruntime.worker.control import AttemptControl, delays_s
 from flashruntime.worker.ports import Coordinator
@@ -89,8 +90,8 @@ class OutputShipper:
         if self._offset >= MAX_SHIPPED_BYTES:
             return b""
         try:
-            with self._path.open("rb") as file:
+            with open_regular(self._path) as file:
                 file.seek(self._offset)
                 return file.read(CHUNK_BYTES)
-        except FileNotFoundError:
+        except OSError:
             return b""

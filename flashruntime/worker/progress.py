@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flashruntime.launch.files import open_regular
 from flashruntime.protocol.tasks import Metrics
 
 MAX_STEP_FILE_BYTES = 4096
@@ -26,7 +27,7 @@ class Progress:
 def read_progress(path: Path) -> Progress:
     """Return what the step file says; nothing if it is missing or malformed."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             fields = json.loads(file.read(MAX_STEP_FILE_BYTES))
     except (OSError, ValueError, RecursionError):
         return Progress()
@@ -47,7 +48,7 @@ def parse_metrics(path: Path) -> tuple[Metrics | None, list[str]]:
     left out. Anything but one flat JSON object gives None and the reason.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(MAX_METRICS_BYTES + 1)
         if len(content) > MAX_METRICS_BYTES:
             return None, [f"{path.name} is larger than {MAX_METRICS_BYTES} bytes"]
@@ -87,7 +88,7 @@ def _valid(text: str) -> str:
 def log_tail(path: Path) -> str:
     """Return the last lines of an output file, of a rewritten line only its last state."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size_bytes = file.seek(0, 2)
             file.seek(max(0, size_bytes - TAIL_BYTES))
             content = file.read(TAIL_BYTES)

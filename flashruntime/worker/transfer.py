@@ -3,6 +3,7 @@
 import hashlib
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -105,8 +106,8 @@ def _find(path: str, workspace: Workspace, placed: dict[str, Placed]) -> tuple[P
 
 def _problem(root: Path, path: str) -> str | None:
     """Say why `path` below `root` is no output, None if it is one."""
-    place = root
-    for segment in path.split("/"):
+    place = root.parent
+    for segment in (root.name, *path.split("/")):
         place /= segment
         try:
             mode = place.lstat().st_mode
@@ -114,7 +115,9 @@ def _problem(root: Path, path: str) -> str | None:
             missing = isinstance(error, FileNotFoundError | NotADirectoryError)
             return "not found" if missing else str(error.strerror)
         if stat.S_ISLNK(mode):
-            return f"{place.relative_to(root)} is a symbolic link, and links are not followed"
+            return (
+                f"{place.relative_to(root.parent)} is a symbolic link, and links are not followed"
+            )
     return None if stat.S_ISREG(mode) else "not a regular file; name files, not directories"
 
 
@@ -133,9 +136,9 @@ def _signature(path: Path) -> tuple[int, int, int]:
 
 def warn_in_log(workspace: Workspace, lease_id: str, warnings: list[str]) -> None:
     """Tell the user, in the attempt's own output, what was left out."""
-    if not warnings:
-        return
-    with workspace.log.open("a", encoding="utf-8") as file:
-        for text in warnings:
-            file.write(f"[flashruntime] {text}\n")
-            events.warning("metrics_ignored", lease_id=lease_id, error=text)
+    for text in warnings:
+        events.warning("metrics_ignored", lease_id=lease_id, error=text)
+    lines = "".join(f"[flashruntime] {text}\n" for text in warnings)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with suppress(OSError), os.fdopen(os.open(workspace.log, flags), "ab") as file:
+        file.write(lines.encode())

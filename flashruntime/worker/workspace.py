@@ -4,11 +4,12 @@ import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from flashruntime.errors import ConfigError
+from flashruntime.protocol.base import check_key
 from flashruntime.worker import events
 
 
@@ -84,7 +85,7 @@ class WorkerHome:
 
     def workspace(self, lease_id: str) -> Workspace:
         """Return the directory of an attempt, not made yet."""
-        return Workspace(self._own / "attempts" / lease_id)
+        return Workspace(self._own / "attempts" / check_key(lease_id))
 
     def close(self, *, keep: bool) -> None:
         """Remove the directory unless attempts are kept, and give up the lock."""
@@ -111,23 +112,33 @@ def check_writable(path: Path, setting: str) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory tree, also where a job took away its own permissions."""
-    errors: list[str] = []
+    """Remove a directory tree, also where a job took away its own permissions.
 
-    def force(function: Callable[..., object], name: str, problem: BaseException) -> None:
-        try:
-            for target in (Path(name).parent, Path(name)):
-                if not target.is_symlink() and path in (target, *target.parents):
-                    target.chmod(stat.S_IRWXU)
-            function(name)
-        except OSError as error:
-            errors.append(f"{name}: {error.strerror} (first: {problem})")
-
+    What cannot be removed is logged and left.
+    """
+    if path.is_symlink():
+        path.unlink()
     if not path.exists():
         return
-    shutil.rmtree(path, onerror=lambda function, name, info: force(function, name, info[1]))
-    if errors:
-        events.warning("directory_left", path=str(path), error="; ".join(errors[:5]))
+    try:
+        shutil.rmtree(path)
+    except OSError:
+        _open_up(path)
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            events.warning("directory_left", path=str(path), error=str(error))
+
+
+def _open_up(path: Path) -> None:
+    with suppress(OSError):
+        path.chmod(stat.S_IRWXU)
+    for directory, names, _ in os.walk(path):
+        for name in names:
+            below = Path(directory, name)
+            with suppress(OSError):
+                if not below.is_symlink():
+                    below.chmod(stat.S_IRWXU)
 
 
 def _lock(directory: Path) -> int | None:

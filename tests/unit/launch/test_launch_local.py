@@ -197,6 +197,21 @@ def test_what_a_process_leaves_behind_ends_with_it(tmp_path: Path) -> None:
     assert is_gone(daemon)
 
 
+def test_a_process_that_forks_and_exits_cannot_outrun_the_kill(tmp_path: Path) -> None:
+    fifo = fifo_at(tmp_path)
+    process, _ = python(
+        tmp_path,
+        f"""
+        import os, signal
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        open({str(fifo)!r}, "w").close()
+        while os.fork() == 0: pass
+        """,
+    )
+    ready(fifo)
+    assert process.wait(PATIENCE_S / 4) is not None
+
+
 AGENT = """
 import os, sys
 from pathlib import Path
@@ -217,9 +232,9 @@ def test_sigkill_of_the_launching_process_leaves_no_process(tmp_path: Path) -> N
     )
     ready(fifo)
     below = descendants(agent.pid)
-    assert len(below) >= 3, "keeper, process and daemon"
     agent.kill()
     agent.wait()
+    assert len(below) >= 3, "keeper, process and daemon"
     await_gone(*below)
 
 
