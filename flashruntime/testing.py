@@ -85,6 +85,7 @@ class CoordinatorProcess:
         }
         command = [sys.executable, "-m", "uvicorn", "flashruntime.service.app:app"]
         command += ["--host", "127.0.0.1", "--port", str(self.port)]
+        command += ["--timeout-graceful-shutdown", "1"]
         with self.log.open("ab") as out, self.errors.open("ab") as err:
             return subprocess.Popen(command, env=env | self._env, stdout=out, stderr=err)
 

@@ -14,7 +14,7 @@ from types import FrameType
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from flashruntime.clock import Clock, SystemClock
+from flashruntime.clock import SystemClock
 from flashruntime.config import CoordinatorSettings
 from flashruntime.errors import FlashError
 from flashruntime.service import jsonlog
@@ -49,21 +49,22 @@ class OneLineFailure:
         await self._app(scope, receive, explained)
 
 
-def create_app(settings: CoordinatorSettings | None = None, clock: Clock | None = None) -> FastAPI:
-    """Assemble a coordinator; without `settings` it reads them from the environment at start."""
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Run a coordinator with the settings of the environment."""
+    with jsonlog.running():
+        settings = CoordinatorSettings.from_env()
+        core = Core(settings, SystemClock())
+        async with _running(core):
+            app.state.services = Services(core)
+            where = {"ledger": settings.ledger_dir, "artifacts": settings.artifact_dir}
+            log.info("ready", extra={"event": "coordinator_ready", **where})
+            yield
+        log.info("stopped", extra={"event": "coordinator_stopped"})
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with jsonlog.running():
-            chosen = settings or CoordinatorSettings.from_env()
-            core = Core(chosen, clock or SystemClock())
-            async with _running(core):
-                app.state.services = Services(core)
-                where = {"ledger": chosen.ledger_dir, "artifacts": chosen.artifact_dir}
-                log.info("ready", extra={"event": "coordinator_ready", **where})
-                yield
-            log.info("stopped", extra={"event": "coordinator_stopped"})
 
+def create_app() -> FastAPI:
+    """Assemble the application; it reads its settings when it starts."""
     app = FastAPI(title="flashruntime coordinator", version="v1alpha1", lifespan=lifespan)
     app.router.redirect_slashes = False
     for part in (jobs, nodes, leases, artifacts):

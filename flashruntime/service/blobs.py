@@ -10,7 +10,7 @@ import os
 import re
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import BinaryIO, Self
+from typing import BinaryIO
 from uuid import uuid4
 
 from flashruntime.errors import ArtifactCorrupt, ConfigError, StoreLocked, StoreUnavailable
@@ -57,7 +57,7 @@ class BlobStore:
             self._lock = -1
 
     def upload(self) -> "Upload":
-        """Begin an upload; use it as a context manager."""
+        """Begin an upload; close it on every path."""
         return Upload(self)
 
     def read(self, sha256: str, size_bytes: int) -> BinaryIO:
@@ -105,7 +105,7 @@ class BlobStore:
 
 
 class Upload:
-    """One upload, driven by one thread at a time; leaving it unfinished removes it."""
+    """One upload, driven by one thread at a time; one that is closed unfinished leaves nothing."""
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
@@ -114,10 +114,8 @@ class Upload:
         self._file: BinaryIO | None = None
         self.size_bytes = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Remove what was not finished."""
         if self._file is not None:
             self._file.close()
             self._path.unlink(missing_ok=True)
@@ -187,6 +185,16 @@ def require_writable(directory: Path, variable: str) -> None:
             f"{variable}={directory} must be a directory that uid {os.getuid()} can write "
             f"({error.strerror}); change its owner or set {variable} to another one"
         ) from error
+
+
+def check_room(directory: Path) -> None:
+    """Raise StoreUnavailable unless a file can be made durable in `directory`."""
+    try:
+        with TemporaryFile(dir=directory, buffering=0) as probe:
+            probe.write(bytes(4096))
+            os.fsync(probe.fileno())
+    except OSError as error:
+        raise _refused(directory, error) from error
 
 
 def _refused(root: Path, error: OSError) -> StoreUnavailable:

@@ -17,7 +17,7 @@ from flashruntime.leases.manager import LeaseManager
 from flashruntime.leases.sqlite import SqliteStore
 from flashruntime.leases.store import LeaseStore
 from flashruntime.service.attempt_logs import AttemptLogs
-from flashruntime.service.blobs import BlobStore, require_writable
+from flashruntime.service.blobs import BlobStore, check_room, require_writable
 from flashruntime.service.waiting import Signal
 
 P = ParamSpec("P")
@@ -67,6 +67,12 @@ class Core:
         await self.ledger(self._store.close)
         self._ledger_thread.shutdown()
 
+    async def check(self) -> None:
+        """Raise StoreUnavailable unless ledger and artifacts take changes now."""
+        await self.ledger(self.manager.next_due_ns)
+        for directory in (self._settings.ledger_dir, self._settings.artifact_dir):
+            await self.disk(check_room, directory)
+
     async def ledger(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a call of the manager on the ledger's thread."""
         return await _on(self._ledger_thread, call, *args, **kwargs)
@@ -83,4 +89,10 @@ class Core:
 async def _on(
     threads: ThreadPoolExecutor, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    return await asyncio.get_running_loop().run_in_executor(threads, partial(call, *args, **kwargs))
+    """Run a call on a thread; what has begun is waited for, also when the request is cancelled."""
+    work = asyncio.get_running_loop().run_in_executor(threads, partial(call, *args, **kwargs))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise

@@ -40,13 +40,10 @@ class Services:
     def __init__(self, core: Core) -> None:
         self.manager = core.manager
         self.ledger = core.ledger
+        self.check = core.check
         self.jobs = Jobs(core)
         self.attempts = Attempts(core)
         self.artifacts = Artifacts(core)
-
-    async def check(self) -> None:
-        """Raise StoreUnavailable unless the ledger can be changed now."""
-        await self.ledger(self.manager.sweep)
 
 
 class Jobs:
@@ -150,7 +147,8 @@ class Artifacts:
         core = self._core
         check_size(declared or 0, core.blobs.max_bytes)
         await core.ledger(self._check_owner, key)
-        with core.blobs.upload() as upload:
+        upload = core.blobs.upload()
+        try:
             block = bytearray()
             async for chunk in chunks:
                 block += chunk
@@ -158,6 +156,8 @@ class Artifacts:
                     await core.disk(upload.write, bytes(block))
                     block.clear()
             found = await core.disk(upload.finish, bytes(block), sha256)
+        finally:
+            await core.disk(upload.close)
         return await core.ledger(core.manager.put_object, key, found, upload.size_bytes, None)
 
     def _check_owner(self, key: str) -> None:

@@ -119,6 +119,7 @@ class World:
         self,
         tasks: int = 1,
         job_id: str = "job-1",
+        *,
         required: tuple[str, ...] = (),
         key: str | None = None,
         digest: str = "d",

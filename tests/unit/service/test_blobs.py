@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ def blobs(tmp_path: Path) -> BlobStore:
 
 
 def put(blobs: BlobStore, data: bytes = DATA, expected: str | None = None) -> str:
-    with blobs.upload() as upload:
+    with closing(blobs.upload()) as upload:
         upload.write(data[:4])
         return upload.finish(data[4:], expected)
 
@@ -54,14 +55,14 @@ def test_putting_the_same_bytes_again_repairs_a_damaged_copy(blobs: BlobStore) -
 
 
 def test_an_upload_that_is_left_unfinished_leaves_nothing(blobs: BlobStore) -> None:
-    with blobs.upload() as upload:
+    with closing(blobs.upload()) as upload:
         upload.write(DATA)
         assert len(leftovers(blobs)) == 1
     assert leftovers(blobs) == []
 
 
 def test_bytes_beyond_the_limit_are_refused_while_they_arrive(blobs: BlobStore) -> None:
-    with blobs.upload() as upload:
+    with closing(blobs.upload()) as upload:
         upload.write(b"x" * 600)
         with pytest.raises(TooLarge, match="FLASHML_MAX_ARTIFACT_BYTES"):
             upload.write(b"x" * 600)
