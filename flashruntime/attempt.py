@@ -99,18 +99,28 @@ class Attempt:
 
         Superseded where a newer attempt has begun: this process must stop.
         """
+        found = self.find()
+        if found:
+            self.accept(found)
+        return found
+
+    def find(self) -> Resume | None:
+        """As `resume`, for a caller that says with `accept` whether it could use what it got."""
         found = self.chain.resume()
         for rejection in self.chain.rejections:
             self.event("checkpoint_rejected", **_json(asdict(rejection)))
-        if found:
-            self.resumed_from = found.step
-            self.event("resumed", step=found.step, manifest_id=found.manifest.manifest_id)
-            self.report(found.step)
         return found
+
+    def accept(self, found: Resume) -> None:
+        """Note that this attempt goes on from `found`."""
+        self.resumed_from = found.step
+        self.event("resumed", step=found.step, manifest_id=found.manifest.manifest_id)
+        self.report(found.step)
 
     def set_aside(self, step: int, reason: str) -> None:
         """Note that the checkpoint of `step` verified but is of no use; `resume` then skips it."""
         self.chain.set_aside(step, reason)
+        self.event("checkpoint_set_aside", step=step, reason=reason)
 
     def save(
         self,
