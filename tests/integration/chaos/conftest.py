@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from chaos.alive import mark
 from chaos.model import (
     Action,
     CannotRun,
@@ -66,6 +67,7 @@ class YardScene:
     run_id: str
     seen: Observation = field(default_factory=Observation)
     promised: list[Undo] = field(default_factory=list)
+    began_s: float = field(default_factory=time.monotonic)
     coming: Callable[[], list[JsonMap]] = field(default=lambda: [])
 
     def target(self) -> Target:
@@ -85,7 +87,7 @@ class YardScene:
             time.sleep(0.02)
 
     def remaining_s(self) -> float:
-        return self.action.deadline_s
+        return max(0.0, self.action.deadline_s - (time.monotonic() - self.began_s))
 
     def promise(self, action: str, args: JsonMap) -> None:
         self.promised.append(Undo(f"u{len(self.promised)}", self.run_id, "f", action, args))
@@ -109,6 +111,7 @@ def yard(engine: Any) -> Iterator[Yard]:
     """Stand-ins under a run label of their own; removed by that label whatever happens."""
     run_id = f"test-{uuid.uuid4().hex[:8]}"
     machine = DockerMachine()
+    alive = mark(run_id)
     try:
         with ExitStack() as stack:
             start_stand_ins(engine, run_id, stack)
@@ -117,6 +120,8 @@ def yard(engine: Any) -> Iterator[Yard]:
             yield Yard(run_id, machine, world, engine)
     finally:
         machine.undo(Undo("stack", run_id, None, "stack_down"))
+        if alive is not None:
+            alive.close()
 
 
 def start_stand_ins(engine: Any, run_id: str, stack: ExitStack) -> None:
