@@ -85,9 +85,9 @@ def test_a_claim_without_an_expiry_is_the_detection() -> None:
     assert loss.detected_s == 4.0
 
 
-def test_between_different_boots_nothing_is_measured() -> None:
+def test_the_coordinators_times_are_not_compared_with_those_of_another_boot() -> None:
     (loss,) = losses(history(*LOST, boot_id="another"))
-    assert (loss.detected_s, loss.reclaimed_s, loss.progressed_s) == (None, None, None)
+    assert (loss.detected_s, loss.reclaimed_s) == (None, None)
 
 
 def test_without_a_loss_there_are_no_times_and_goodput_may_be_unknown() -> None:
