@@ -79,6 +79,11 @@ def test_goodput_counts_what_was_executed_twice() -> None:
     assert goodput(history(*LOST)) == pytest.approx(60 / 70)
 
 
+def test_steps_that_a_cut_off_holder_saved_unheard_are_counted() -> None:
+    saved = (16, "committed", {"role": "main", "steps": [{"attempt_id": "a", "step": 58}]})
+    assert goodput(history(*LOST, saved)) == pytest.approx(60 / 78)
+
+
 def test_a_claim_without_an_expiry_is_the_detection() -> None:
     told = [entry for entry in LOST if entry[2].get("type") != "LEASE_EXPIRED"]
     (loss,) = losses(history(*told))
