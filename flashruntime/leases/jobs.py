@@ -1,5 +1,10 @@
 """Jobs: taken in whole, read in pages, cancelled at once."""
 
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from pydantic import JsonValue
+
 from flashruntime.errors import Conflict, InvalidInput
 from flashruntime.leases import views
 from flashruntime.leases.jsontext import clean, dump_model
@@ -9,9 +14,10 @@ from flashruntime.leases.store import Transaction
 from flashruntime.leases.transitions import NS_PER_S
 from flashruntime.protocol.events import EventPage, EventType
 from flashruntime.protocol.jobs import JobPage, JobRecord, JobState
-from flashruntime.protocol.tasks import TaskPage
+from flashruntime.protocol.tasks import TaskPage, TaskPayload
 
 MAX_PAGE = 10_000
+CHUNK = 1_000
 
 
 class JobBook(Ledger):
@@ -56,21 +62,28 @@ class JobBook(Ledger):
             counts=TaskCounts(pending=len(submission.payloads)),
         )
         job = tx.add_job(job, dump_model(spec))
-        rows = [
-            TaskRow(f"{job.job_id}-{index:05d}", job.job_id, job.seq, index)
-            for index in range(len(submission.payloads))
-        ]
-        tx.add_tasks(
-            (row, dump_model(payload))
-            for row, payload in zip(rows, submission.payloads, strict=True)
-        )
-        accepted = of_job(EventType.JOB_ACCEPTED, job, {"name": job.name, "tasks": len(rows)})
-        created = [
-            EventDraft(EventType.TASK_CREATED, job.job_id, row.task_id, None, {"index": row.index})
-            for row in rows
-        ]
-        self._append(tx, [accepted, *created])
+        data: dict[str, JsonValue] = {"name": job.name, "tasks": len(submission.payloads)}
+        self._append(tx, [of_job(EventType.JOB_ACCEPTED, job, data)])
+        for chunk in _chunks(submission.payloads):
+            self._add_tasks(tx, job, chunk)
         return job
+
+    def _add_tasks(
+        self, tx: Transaction, job: JobRow, payloads: Sequence[tuple[int, TaskPayload]]
+    ) -> None:
+        created = []
+        for index, payload in payloads:
+            row = TaskRow(f"{job.job_id}-{index:05d}", job.job_id, job.seq, index)
+            created.append((row, dump_model(payload)))
+        tx.add_tasks(created)
+        kind = EventType.TASK_CREATED
+        self._append(
+            tx,
+            [
+                EventDraft(kind, job.job_id, row.task_id, None, {"index": row.index})
+                for row, _ in created
+            ],
+        )
 
     def cancel_job(self, job_id: str) -> JobRecord:
         """End a job and fence all its leases; a job that has ended stays as it is. NotFound."""
@@ -120,3 +133,11 @@ def _bounded(limit: int) -> int:
     if limit < 1:
         raise InvalidInput(f"limit must be at least 1, it is {limit}")
     return min(limit, MAX_PAGE)
+
+
+def _chunks(
+    payloads: Sequence[TaskPayload],
+) -> Iterator[list[tuple[int, TaskPayload]]]:
+    numbered = enumerate(payloads)
+    while chunk := list(islice(numbered, CHUNK)):
+        yield chunk
