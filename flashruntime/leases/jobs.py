@@ -8,10 +8,11 @@ from pydantic import JsonValue
 from flashruntime.errors import Conflict, InvalidInput
 from flashruntime.leases import views
 from flashruntime.leases.jsontext import clean, dump_model
-from flashruntime.leases.ledger import Ledger, newest_lease, of_job, wanted_job
+from flashruntime.leases.ledger import Ledger, new_lease_id, newest_lease, of_job, wanted_job
 from flashruntime.leases.record import EventDraft, JobRow, Submission, TaskCounts, TaskRow
 from flashruntime.leases.store import Transaction
 from flashruntime.leases.transitions import NS_PER_S
+from flashruntime.protocol.base import check_key
 from flashruntime.protocol.events import EventPage, EventType
 from flashruntime.protocol.jobs import JobPage, JobRecord, JobState
 from flashruntime.protocol.tasks import TaskPage, TaskPayload
@@ -61,6 +62,7 @@ class JobBook(Ledger):
             request_digest=submission.request_digest,
             counts=TaskCounts(pending=len(submission.payloads)),
         )
+        _check_prefix(job)
         job = tx.add_job(job, dump_model(spec))
         data: dict[str, JsonValue] = {"name": job.name, "tasks": len(submission.payloads)}
         self._append(tx, [of_job(EventType.JOB_ACCEPTED, job, data)])
@@ -133,6 +135,14 @@ def _bounded(limit: int) -> int:
     if limit < 1:
         raise InvalidInput(f"limit must be at least 1, it is {limit}")
     return min(limit, MAX_PAGE)
+
+
+def _check_prefix(job: JobRow) -> None:
+    """Refuse an output prefix that leaves no room for the keys of a task."""
+    try:
+        check_key(f"{job.prefix_of(job.counts.pending, new_lease_id())}/output")
+    except ValueError as error:
+        raise InvalidInput(f"artifacts.outputPrefix is too long or unsafe: {error}") from error
 
 
 def _chunks(
