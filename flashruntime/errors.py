@@ -9,6 +9,7 @@ FlashError
   StoreUnavailable        the ledger cannot take the change now; try again later
     StoreLocked           another coordinator owns the store
   CheckpointError         a checkpoint cannot be written, read or trusted
+  ArtifactCorrupt         bytes do not hash to the digest that was promised
   CoordinatorUnreachable  no answer from the coordinator within the deadline
 """
 
@@ -50,6 +51,10 @@ class StoreLocked(StoreUnavailable):
 
 class CheckpointError(FlashError):
     """A checkpoint cannot be written, read or trusted."""
+
+
+class ArtifactCorrupt(FlashError):
+    """The bytes do not hash to the digest that was promised."""
 
 
 class CoordinatorUnreachable(FlashError):

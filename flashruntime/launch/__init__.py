@@ -1,1 +1,1 @@
-"""Launching: one process with its whole tree."""
+"""Launching: one process with its whole tree, its environment, and how it ended."""

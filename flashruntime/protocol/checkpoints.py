@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import Field, JsonValue, StringConstraints, field_validator
 
 from flashruntime.protocol.base import OpenModel, Sha256
 
@@ -35,12 +35,15 @@ class Manifest(OpenModel):
     validation: Literal["hash_verified", "restore_verified"] = "hash_verified"
     created: datetime
     checkpoint_duration_s: float = Field(ge=0)
+    metadata: dict[str, JsonValue] = {}
     digest: Sha256
 
     @field_validator("parts")
     @classmethod
     def _distinct(cls, parts: list[Part]) -> list[Part]:
-        keys = [part.key for part in parts]
+        keys = [part.key.casefold() for part in parts]
         if len(set(keys)) != len(keys) or "manifest.json" in keys:
-            raise ValueError("part keys must be distinct and none may be 'manifest.json'")
+            raise ValueError(
+                "part keys must differ in more than case, and none may be 'manifest.json'"
+            )
         return parts

@@ -65,11 +65,15 @@ class Evidence(OpenModel):
 
 
 class Decision(OpenModel):
-    """What the policy decided, reproducible from the evidence and the policy's version."""
+    """What the policy decided, reproducible from the evidence and the policy's version.
+
+    `exhausted` tells that the action is fail_job only because the budget of errors is spent.
+    """
 
     failure_class: FailureClass
     action: RecoveryAction
     counts_as_error: bool
+    exhausted: bool = False
     backoff_s: float = 0.0
     reason: str
     policy_version: str

@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, field_validator
+from pydantic import AfterValidator, Field, JsonValue, field_validator
 
 from flashruntime.protocol.base import Name, ObjectKey, OpenModel, Sha256, WireModel
 
@@ -51,25 +51,27 @@ class Checkpoints(WireModel):
     keep: int = Field(default=3, ge=1)
 
 
+def _runnable(command: list[str]) -> list[str]:
+    if not command[0].strip():
+        raise ValueError("command[0] must name an executable, it is empty")
+    if any("\0" in word for word in command):
+        raise ValueError("command must not contain a NUL byte")
+    return command
+
+
+Argv = Annotated[list[str], Field(min_length=1, max_length=10_000), AfterValidator(_runnable)]
+
+
 class CommandParameters(WireModel):
     """Parameters of the workload type `command`: an argv list, never a shell line."""
 
-    command: list[str] = Field(min_length=1, max_length=10_000)
+    command: Argv
     env: dict[str, str] = {}
     inputs: list[InputFile] = []
     task_params: list[Params] | None = Field(default=None, min_length=1, max_length=MAX_TASKS)
     checkpoint: Checkpoints = Checkpoints()
     outputs: Outputs = Outputs()
     lease_seconds: LeaseSeconds = DEFAULT_LEASE_S
-
-    @field_validator("command")
-    @classmethod
-    def _runnable(cls, command: list[str]) -> list[str]:
-        if not command[0].strip():
-            raise ValueError("command[0] must name an executable, it is empty")
-        if any("\0" in word for word in command):
-            raise ValueError("command must not contain a NUL byte")
-        return command
 
     @field_validator("env")
     @classmethod
@@ -89,7 +91,7 @@ class SearchParameters(WireModel):
     grid: dict[str, Annotated[list[JsonValue], Field(min_length=1)]] | None = Field(
         default=None, min_length=1
     )
-    command: list[str] | None = None
+    command: Argv | None = None
     inputs: list[InputFile] = []
     lease_seconds: LeaseSeconds = DEFAULT_LEASE_S
 
@@ -134,7 +136,7 @@ class Image(OpenModel):
 class RetryPolicy(WireModel):
     """Bounds on repeating a failed task; lost workers and preemptions are not counted here."""
 
-    maxTaskAttempts: int = Field(default=3, ge=1, le=1_000)  # noqa: N815 (wire name)
+    maxTaskAttempts: int = Field(default=3, strict=True, ge=1, le=1_000)  # noqa: N815 (wire name)
 
 
 class ArtifactPolicy(WireModel):

@@ -95,6 +95,12 @@ class OutputFile(WireModel):
     sha256: Sha256
 
 
+class LogSize(OpenModel):
+    """How many bytes of an attempt's output the coordinator has; the next offset to send."""
+
+    size: int
+
+
 class CompleteRequest(OpenModel):
     """The attempt succeeded: either the digest of the object at `commit_key`, or every output."""
 

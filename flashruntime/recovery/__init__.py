@@ -1,1 +1,6 @@
-"""Recovery: from evidence to a failure class to an action."""
+"""Failures get a name from their evidence, and an action from one versioned table."""
+
+from flashruntime.recovery.classify import classify
+from flashruntime.recovery.policy import POLICY_VERSION, decide, decide_with_history
+
+__all__ = ["POLICY_VERSION", "classify", "decide", "decide_with_history"]

@@ -1,1 +1,1 @@
-"""The worker agent."""
+"""The worker agent: claims tasks, runs them, and reports their results."""

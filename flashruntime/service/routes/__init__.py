@@ -1,1 +1,22 @@
-"""HTTP routes: translation only."""
+"""HTTP in, HTTP out: each route translates one call and holds no rule of its own."""
+
+from typing import Annotated
+
+from fastapi import Depends, Path, Query, Request
+
+from flashruntime.service.services import Services
+
+MAX_ID = 2**53
+MAX_PAGE = 10_000
+
+
+async def services_of(request: Request) -> Services:
+    """Return the services that the application holds."""
+    services: Services = request.app.state.services
+    return services
+
+
+Running = Annotated[Services, Depends(services_of)]
+Id = Annotated[str, Path(max_length=256)]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
+Number = Annotated[int | None, Query(ge=0, le=MAX_ID)]

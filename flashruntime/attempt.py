@@ -1,0 +1,221 @@
+"""What a job's own code uses, without any framework: resume, save, log, report, notice.
+
+Everything comes from the FLASHML_* variables that the launcher sets. Without them (a plain
+`python train.py`) checkpoints go to ./flashruntime-ckpt, from where the next run goes on; remove
+that directory to start anew. Events are JSON lines on stdout and in events.jsonl beside the step
+file.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+
+from pydantic import JsonValue
+
+from flashruntime.checkpoint import DEFAULT_KEEP, Chain, Claim, Rejection, Resume, Snapshot
+from flashruntime.checkpoint.files import Buffer
+from flashruntime.errors import ConfigError, FlashError, InvalidInput
+from flashruntime.protocol.base import strict_dumps
+from flashruntime.protocol.checkpoints import Manifest
+from flashruntime.protocol.plain import plain
+
+DEFAULT_CKPT_DIR = "flashruntime-ckpt"
+METRICS_NAME = "metrics.json"
+EVENTS_NAME = "events.jsonl"
+NOTICE_EXIT_CODE = 143
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where an attempt lives; `restart_count` orders the attempts of a job."""
+
+    ckpt_dir: Path
+    output_dir: Path
+    claim: Claim
+    keep: int | None = DEFAULT_KEEP
+    step_file: Path | None = None
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> "Settings":
+        """Read the FLASHML_* variables; ConfigError names the one that is wrong."""
+        step_file = env.get("FLASHML_STEP_FILE")
+        try:
+            claim = Claim(
+                attempt_id=env.get("FLASHML_ATTEMPT_ID") or f"local-{uuid.uuid4().hex}",
+                job_id=env.get("FLASHML_JOB_ID") or "local",
+                epoch=_integer(env, "FLASHML_RESTART_COUNT", 0),
+            )
+        except InvalidInput as error:
+            raise ConfigError(f"FLASHML_ATTEMPT_ID or FLASHML_JOB_ID is wrong: {error}") from error
+        return cls(
+            ckpt_dir=Path(env.get("FLASHML_CKPT_DIR") or DEFAULT_CKPT_DIR),
+            output_dir=Path(env.get("FLASHML_OUTPUT_DIR") or "."),
+            claim=claim,
+            keep=_integer(env, "FLASHML_CKPT_KEEP", 1) or DEFAULT_KEEP,
+            step_file=Path(step_file) if step_file else None,
+        )
+
+
+class Attempt:
+    """One try at a task, as its own process sees it; not for use from several threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.notice = threading.Event()
+        self.resumed_from: int | None = None
+        self.checkpoint_step: int | None = None
+        self._step: int | None = None
+        self._chain: Chain | None = None
+        self._metrics: dict[str, JsonValue] = {}
+        self._sequence = 0
+
+    @classmethod
+    def from_env(cls) -> "Attempt":
+        """Build the attempt that the environment of this process describes."""
+        return cls(Settings.from_env(os.environ))
+
+    @property
+    def chain(self) -> Chain:
+        """This attempt's hold on the checkpoint tree, taken at first use."""
+        if self._chain is None:
+            settings = self.settings
+            self._chain = Chain.begin(settings.ckpt_dir, settings.claim, keep=settings.keep)
+        return self._chain
+
+    @property
+    def rejections(self) -> list[Rejection]:
+        """Why newer checkpoints than the one resumed from were passed over."""
+        return self.chain.rejections
+
+    def resume(self) -> Resume | None:
+        """Return the newest verified checkpoint, or None for a start from nothing.
+
+        Superseded where a newer attempt has begun: this process must stop.
+        """
+        found = self.find()
+        if found:
+            self.accept(found)
+        return found
+
+    def find(self) -> Resume | None:
+        """As `resume`, for a caller that says with `accept` whether it could use what it got."""
+        found = self.chain.resume()
+        for rejection in self.chain.rejections:
+            self.event("checkpoint_rejected", **_json(asdict(rejection)))
+        return found
+
+    def accept(self, found: Resume) -> None:
+        """Note that this attempt goes on from `found`."""
+        self.resumed_from = found.step
+        self.event("resumed", step=found.step, manifest_id=found.manifest.manifest_id)
+        self.report(found.step)
+
+    def set_aside(self, step: int, reason: str) -> None:
+        """Note that the checkpoint of `step` verified but is of no use; `resume` then skips it."""
+        self.chain.set_aside(step, reason)
+        self.event("checkpoint_set_aside", step=step, reason=reason)
+
+    def save(
+        self,
+        step: int,
+        parts: Mapping[str, Buffer],
+        metadata: Mapping[str, object] | None = None,
+        framework: str = "none",
+    ) -> Manifest:
+        """Commit `parts` (plain names, each at most 64 MiB) durably as the checkpoint of `step`."""
+        snapshot = Snapshot(step, parts, framework=framework, metadata=metadata or {})
+        manifest = self.chain.save(snapshot)
+        self.checkpoint_step = manifest.step
+        self.report(manifest.step)
+        self.event(
+            "checkpoint_committed",
+            step=manifest.step,
+            manifest_id=manifest.manifest_id,
+            size_bytes=sum(part.size_bytes for part in manifest.parts),
+            duration_s=manifest.checkpoint_duration_s,
+        )
+        return manifest
+
+    def report(self, step: int) -> None:
+        """Tell the worker how far this attempt is; what cannot be written is no error."""
+        self._step = int(step)
+        path = self.settings.step_file
+        if path is not None:
+            state = {
+                "step": self._step,
+                "resumed_from": self.resumed_from,
+                "checkpoint_step": self.checkpoint_step,
+            }
+            with contextlib.suppress(OSError):
+                _replace(path, strict_dumps(state))
+
+    def log(self, metrics: Mapping[str, object]) -> None:
+        """Merge `metrics` into metrics.json; never raises, a value that JSON cannot hold is left
+        out with an event that names it.
+        """
+        try:
+            self._merge(metrics)
+            _replace(self.settings.output_dir / METRICS_NAME, strict_dumps(self._metrics))
+        except Exception as error:  # noqa: BLE001 (metrics must never end a training run)
+            self.event("metrics_not_written", reason=f"{type(error).__name__}: {error}")
+
+    def _merge(self, metrics: Mapping[str, object]) -> None:
+        for key, value in dict(metrics).items():
+            try:
+                self._metrics.update(_json({str(key): value}))
+            except FlashError as error:
+                self.event("metric_left_out", key=str(key), reason=str(error))
+
+    def install_notice(self) -> None:
+        """Let SIGTERM set `notice`, so that the loop can save and exit with 143.
+
+        Outside of the main thread nothing is installed: Python allows handlers only there.
+        """
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._on_notice)
+
+    def _on_notice(self, _signal: int, _frame: FrameType | None) -> None:
+        self.notice.set()
+
+    def event(self, name: str, **fields: JsonValue) -> None:
+        """Print one structured line, and append it to events.jsonl for the worker."""
+        self._sequence += 1
+        line = strict_dumps({"event": name, "seq": self._sequence, **fields})
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+        if self.settings.step_file is not None:
+            path = self.settings.step_file.with_name(EVENTS_NAME)
+            with contextlib.suppress(OSError), path.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+
+
+def _integer(env: Mapping[str, str], name: str, least: int) -> int | None:
+    text = env.get(name)
+    if not text:
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise ConfigError(f"{name} must be an integer of at least {least}, not {text!r}")
+    return number
+
+
+def _json(fields: Mapping[str, object]) -> dict[str, JsonValue]:
+    return {key: plain(value, key) for key, value in fields.items()}
+
+
+def _replace(path: Path, text: str) -> None:
+    """Put `text` at `path` so that a reader sees the old or the new content, never a mixture."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    scratch.write_text(text + "\n", encoding="utf-8")
+    scratch.replace(path)

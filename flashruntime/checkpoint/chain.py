@@ -1,0 +1,147 @@
+"""One attempt's use of a checkpoint tree: begin, resume, save, set aside."""
+
+import logging
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from flashruntime.checkpoint import commit, displace, files, lineage, retention
+from flashruntime.checkpoint.commit import Snapshot
+from flashruntime.checkpoint.lineage import Admission, Claim, Entry, Hold, TakenOver
+from flashruntime.checkpoint.manifest import check_step, seal
+from flashruntime.checkpoint.store import Rejection, Resume, load_manifest, newest, sidecar
+from flashruntime.clock import Clock, SystemClock
+from flashruntime.errors import CheckpointError, FlashError
+from flashruntime.protocol.checkpoints import Manifest
+
+DEFAULT_KEEP = 3
+log = logging.getLogger(__name__)
+
+
+class Chain:
+    """An attempt's hold on a tree, from `begin` until a later attempt begins."""
+
+    def __init__(self, hold: Hold, admits: Admission, keep: int | None, clock: Clock) -> None:
+        self._hold = hold
+        self._admits = admits
+        self._keep = keep
+        self._clock = clock
+        self._found: Resume | None = None
+        self.rejections: list[Rejection] = []
+
+    @classmethod
+    def begin(
+        cls,
+        root: Path,
+        claim: Claim,
+        *,
+        keep: int | None = DEFAULT_KEEP,
+        clock: Clock | None = None,
+    ) -> "Chain":
+        """Take the tree over: verify its newest checkpoint and record durably who goes on from it.
+
+        Superseded where a newer attempt holds the tree. The same attempt may begin again.
+        """
+        keep = retention.check_keep(keep)
+        clock = clock or SystemClock()
+        try:
+            return cls._begin(root, claim, keep, clock)
+        except FlashError:
+            raise
+        except OSError as error:
+            raise CheckpointError(
+                f"the checkpoint tree {root} cannot be used: {error.strerror or error}; "
+                "it must be a directory that this process may write"
+            ) from error
+
+    @classmethod
+    def _begin(cls, root: Path, claim: Claim, keep: int | None, clock: Clock) -> "Chain":
+        files.make_directory(root / lineage.LINEAGE)
+        while True:
+            known = lineage.numbers(root)
+            entries = lineage.read(root, known)
+            admits = Admission(entries)
+            own = entries[-1] if entries and entries[-1].n == known[-1] else None
+            again = own is not None and _same(own, claim)
+            if not again:
+                lineage.check_may_follow(claim, entries)
+            displace.put_back_pending(root, admits)
+            found, rejections = newest(root, admits)
+            if own is not None and again:
+                entry = own
+                break
+            entry = _entry(claim, known, entries, found, clock)
+            if lineage.publish(root, entry):
+                entries.append(entry)
+                break
+        commit.clean_staging(root, {each.attempt_id for each in entries})
+        displace.sweep_doomed(root)
+        chain = cls(Hold(root, entry), Admission(entries), keep, clock)
+        chain._found, chain.rejections = found, rejections
+        return chain
+
+    @property
+    def entry(self) -> Entry:
+        """This attempt's entry in the lineage."""
+        return self._hold.entry
+
+    def resume(self) -> Resume | None:
+        """Return the newest checkpoint of the chain, verified; its bytes are handed out once.
+
+        `rejections` tells what was passed over, and why.
+        """
+        found, self._found = self._found, None
+        if found is None:
+            found, self.rejections = newest(self._hold.root, self._admits)
+        return found
+
+    def save(self, snapshot: Snapshot) -> Manifest:
+        """Commit `snapshot`, then remove what retention no longer keeps."""
+        snapshot = replace(snapshot, step=check_step(snapshot.step))
+        self._found = None
+        manifest = commit.commit(self._hold, self._admits, snapshot, self._clock)
+        if self._keep is not None:
+            self._retain(snapshot.step, self._keep)
+        return manifest
+
+    def _retain(self, step: int, keep: int) -> None:
+        """Retention that fails costs space, not the training that it serves."""
+        try:
+            retention.retain(self._hold, self._admits, step, keep)
+        except OSError as error:
+            log.warning("old checkpoints of %s stay: %s", self._hold.root, error)
+
+    def set_aside(self, step: int, reason: str) -> None:
+        """Note beside the checkpoint of `step` that it must not be used; its manifest stays."""
+        manifest = load_manifest(self._hold.root, check_step(step))
+        if isinstance(manifest, Rejection):
+            return
+        self._hold.check()
+        path = sidecar(self._hold.root, manifest)
+        files.make_directory(path.parent)
+        note = {
+            "step": step,
+            "manifest_id": manifest.manifest_id,
+            "reason": reason,
+            "by": self._hold.entry.attempt_id,
+        }
+        files.create_exclusively(path, seal(note), f".{path.name}.{os.getpid()}.tmp")
+
+
+def _same(head: Entry, claim: Claim) -> bool:
+    return (head.attempt_id, head.job_id) == (claim.attempt_id, claim.job_id)
+
+
+def _entry(
+    claim: Claim, known: list[int], entries: list[Entry], found: Resume | None, clock: Clock
+) -> Entry:
+    taken = TakenOver(step=found.step, manifest_id=found.manifest.manifest_id) if found else None
+    follows = entries[-1].epoch + 1 if entries else 0
+    return Entry(
+        n=max(known, default=0) + 1,
+        attempt_id=claim.attempt_id,
+        job_id=claim.job_id,
+        epoch=follows if claim.epoch is None else claim.epoch,
+        takes_over=taken,
+        created=clock.utc_now(),
+    )

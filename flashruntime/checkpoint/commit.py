@@ -1,0 +1,174 @@
+"""Writing a checkpoint: parts first, the manifest last, then one rename that makes it count.
+
+One thread does all of it in a fixed order of system calls, so that every crash point has a name.
+"""
+
+import errno
+import os
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from flashruntime.checkpoint import displace, files
+from flashruntime.checkpoint.lineage import Hold
+from flashruntime.checkpoint.manifest import (
+    MANIFEST_NAME,
+    check_part_keys,
+    check_part_size,
+    decode,
+    seal,
+    step_name,
+)
+from flashruntime.checkpoint.store import Admits, Rejection, Resume, load
+from flashruntime.clock import Clock
+from flashruntime.errors import CheckpointError, FlashError, InvalidInput, Superseded
+from flashruntime.protocol.checkpoints import MAX_PART_BYTES, Manifest
+from flashruntime.protocol.plain import plain
+
+STAGING = ".staging"
+MAX_PUBLISH_TRIES = 10
+_IN_THE_WAY = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What one save stores: plain buffers under plain names, and what the manifest says of them."""
+
+    step: int
+    parts: Mapping[str, files.Buffer]
+    framework: str = "none"
+    world_size: int = 1
+    metadata: Mapping[str, object] = field(default_factory=dict)
+
+
+def split(name: str, data: files.Buffer) -> dict[str, memoryview]:
+    """Cut a buffer into parts `NAME-00000` and so on that are small enough, without copying."""
+    view = memoryview(data).cast("B")
+    return {
+        f"{name}-{index:05d}": view[start : start + MAX_PART_BYTES]
+        for index, start in enumerate(range(0, len(view), MAX_PART_BYTES))
+    }
+
+
+def check(snapshot: Snapshot) -> dict[str, JsonValue]:
+    """Refuse what cannot be stored before any file is written; return the metadata as JSON."""
+    if not snapshot.parts:
+        raise InvalidInput(f"the checkpoint of step {snapshot.step} has no parts; save some state")
+    check_part_keys(list(snapshot.parts))
+    for key, data in snapshot.parts.items():
+        check_part_size(key, memoryview(data).nbytes)
+    return {str(key): plain(value, f"metadata.{key}") for key, value in snapshot.metadata.items()}
+
+
+def commit(hold: Hold, admits: Admits, snapshot: Snapshot, clock: Clock) -> Manifest:
+    """Make `snapshot` the durable checkpoint of its step and return its manifest.
+
+    A valid checkpoint of the chain that already stands at this step wins. Superseded where a later
+    attempt has begun; CheckpointError where the volume fails: earlier checkpoints stay as they are.
+    """
+    metadata = check(snapshot)
+    hold.check()
+    present = _present(hold.root, admits, snapshot.step)
+    if isinstance(present, Resume):
+        return present.manifest
+    staged = hold.root / STAGING / hold.entry.attempt_id / step_name(snapshot.step)
+    try:
+        manifest = _stage(staged, hold, snapshot, metadata, clock)
+        return _publish(staged, hold, admits, manifest)
+    except FlashError:
+        raise
+    except OSError as error:
+        raise _failure(hold, snapshot.step, error) from error
+    finally:
+        files.remove(staged)
+
+
+def clean_staging(root: Path, superseded: set[str]) -> None:
+    """Remove what interrupted saves of the named attempts left behind."""
+    for attempt_id in superseded:
+        files.remove(root / STAGING / attempt_id)
+
+
+def _present(root: Path, admits: Admits, step: int) -> Resume | Rejection | None:
+    try:
+        return load(root, step, admits)
+    except FileNotFoundError:
+        return None
+
+
+def _stage(
+    staged: Path, hold: Hold, snapshot: Snapshot, metadata: dict[str, JsonValue], clock: Clock
+) -> Manifest:
+    began_s = time.monotonic()
+    files.remove(staged)
+    staged.parent.mkdir(parents=True, exist_ok=True)
+    staged.mkdir()
+    with files.directory(staged) as folder:
+        parts = [
+            {
+                "key": key,
+                "sha256": files.write_file(folder, key, data),
+                "size_bytes": memoryview(data).nbytes,
+            }
+            for key, data in snapshot.parts.items()
+        ]
+        fields = {
+            "schema_version": "v1alpha1",
+            "manifest_id": f"ckpt-{uuid.uuid4().hex}",
+            "job_id": hold.entry.job_id,
+            "attempt_id": hold.entry.attempt_id,
+            "step": snapshot.step,
+            "framework": snapshot.framework,
+            "world_size": snapshot.world_size,
+            "compatible_world_sizes": [snapshot.world_size],
+            "parts": parts,
+            "validation": "hash_verified",
+            "created": clock.utc_now().isoformat(),
+            "checkpoint_duration_s": time.monotonic() - began_s,
+            "metadata": metadata,
+        }
+        data = seal(fields)
+        manifest = decode(data)
+        files.write_file(folder, MANIFEST_NAME, data)
+        os.fsync(folder)
+    return manifest
+
+
+def _publish(staged: Path, hold: Hold, admits: Admits, manifest: Manifest) -> Manifest:
+    """Rename the staged directory into place, clearing the way of what does not count there."""
+    name = step_name(manifest.step)
+    for _ in range(MAX_PUBLISH_TRIES):
+        hold.check()
+        try:
+            os.rename(staged, hold.root / name)  # noqa: PTH104 (one system call, said as such)
+        except OSError as error:
+            if error.errno not in _IN_THE_WAY:
+                raise
+        else:
+            files.sync_directory(hold.root)
+            return manifest
+        present = _present(hold.root, admits, manifest.step)
+        if isinstance(present, Resume):
+            return present.manifest
+        if present is not None:
+            reason = f"{present.kind.value}: {present.reason}"
+            displace.quarantine(hold, name, reason)
+    raise CheckpointError(f"{name} could not be cleared; is something else writing in the tree?")
+
+
+def _failure(hold: Hold, step: int, error: OSError) -> FlashError:
+    """Name what went wrong; a superseded attempt's staging is removed by its successor."""
+    try:
+        hold.check()
+    except Superseded as superseded:
+        return superseded
+    except (FlashError, OSError):
+        pass
+    return CheckpointError(
+        f"the checkpoint of step {step} could not be written to {hold.root}: "
+        f"{error.strerror or error}; earlier checkpoints are untouched"
+    )

@@ -1,0 +1,161 @@
+"""File operations that a checkpoint tree is made of: durable, and never through a symbolic link."""
+
+import errno
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from flashruntime.errors import CheckpointError
+
+Buffer = bytes | bytearray | memoryview
+
+CHUNK_BYTES = 4 * 1024 * 1024
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE_MODE = 0o644
+NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+@contextmanager
+def directory(path: Path) -> Iterator[int]:
+    """Yield a descriptor of the directory `path`, which must not itself be a symbolic link."""
+    descriptor = os.open(path, DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the entries of `path` durable."""
+    with directory(path) as descriptor:
+        os.fsync(descriptor)
+
+
+def make_directory(path: Path) -> None:
+    """Create `path` and its parents as needed, each durably."""
+    missing = [path, *path.parents]
+    missing = missing[: next(i for i, parent in enumerate(missing) if parent.exists())]
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        sync_directory(each.parent)
+
+
+def write_file(folder: int, name: str, data: Buffer) -> str:
+    """Create `name` in the open directory `folder`, write and fsync it; return its sha256.
+
+    The digest is computed while writing, from the very bytes that are handed to the kernel.
+    """
+    view = memoryview(data).cast("B")
+    digest = hashlib.sha256()
+    descriptor = os.open(name, CREATE, FILE_MODE, dir_fd=folder)
+    try:
+        for start in range(0, len(view), CHUNK_BYTES):
+            chunk = view[start : start + CHUNK_BYTES]
+            digest.update(chunk)
+            while chunk:
+                chunk = chunk[os.write(descriptor, chunk) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return digest.hexdigest()
+
+
+@contextmanager
+def opened(folder: int, name: str) -> Iterator[tuple[int, int]]:
+    """Yield descriptor and size of the regular file `name`; CheckpointError says why it is none."""
+    try:
+        descriptor = os.open(name, READ, dir_fd=folder)
+    except OSError as error:
+        raise CheckpointError(f"cannot be opened: {error.strerror}") from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise CheckpointError("is not a regular file")
+        yield descriptor, status.st_size
+    finally:
+        os.close(descriptor)
+
+
+def file_size(folder: int, name: str) -> int:
+    """Return the size of the regular file `name`."""
+    with opened(folder, name) as (_, size_bytes):
+        return size_bytes
+
+
+def read_file(folder: int, name: str, size_bytes: int) -> bytearray:
+    """Return the `size_bytes` bytes that the regular file `name` must have."""
+    with opened(folder, name) as (descriptor, actual_bytes):
+        if actual_bytes != size_bytes:
+            raise CheckpointError(f"has {actual_bytes} bytes instead of {size_bytes}")
+        data = bytearray(size_bytes)
+        view, filled = memoryview(data), 0
+        while filled < size_bytes:
+            count = _read_into(descriptor, view[filled : filled + CHUNK_BYTES])
+            if count == 0:
+                raise CheckpointError(f"ended after {filled} of {size_bytes} bytes")
+            filled += count
+        return data
+
+
+def _read_into(descriptor: int, view: memoryview) -> int:
+    try:
+        return os.readv(descriptor, [view])
+    except OSError as error:
+        raise CheckpointError(f"cannot be read: {error.strerror}") from error
+
+
+def read_small(path: Path, limit_bytes: int) -> bytes:
+    """Return the content of a small regular file; CheckpointError says why it cannot be read."""
+    try:
+        with directory(path.parent) as folder:
+            size_bytes = file_size(folder, path.name)
+            if size_bytes > limit_bytes:
+                raise CheckpointError(f"has {size_bytes} bytes, more than {limit_bytes}")
+            return bytes(read_file(folder, path.name, size_bytes))
+    except OSError as error:
+        raise CheckpointError(f"cannot be read: {error.strerror}") from error
+
+
+def create_exclusively(path: Path, data: bytes, scratch_name: str) -> bool:
+    """Create `path` durably with all of `data`, or return False because it exists already.
+
+    A file system without hard links (FAT, some FUSE) gets the file written in place.
+    """
+    scratch = path.with_name(scratch_name)
+    remove(scratch)
+    with directory(path.parent) as folder:
+        try:
+            write_file(folder, scratch.name, data)
+            _link_or_write(folder, scratch, path, data)
+        except FileExistsError:
+            return False
+        finally:
+            remove(scratch)
+        os.fsync(folder)
+    return True
+
+
+def _link_or_write(folder: int, scratch: Path, path: Path, data: bytes) -> None:
+    try:
+        os.link(scratch, path, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in NO_HARD_LINKS:
+            raise
+        write_file(folder, path.name, data)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a directory tree as far as possible; what is missing is no error.
+
+    What another process adds to the tree meanwhile may stay.
+    """
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

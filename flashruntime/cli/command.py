@@ -1,0 +1,107 @@
+"""From the words of a command line to a JobSpec."""
+
+import json
+import shlex
+from argparse import Namespace
+from pathlib import Path, PurePath
+
+from pydantic import ValidationError
+
+from flashruntime.errors import InvalidInput
+from flashruntime.protocol.jobs import (
+    CommandParameters,
+    CommandWorkload,
+    InputFile,
+    JobMetadata,
+    JobSection,
+    JobSpec,
+    Outputs,
+    Params,
+    RetryPolicy,
+)
+
+
+def split(words: list[str]) -> list[str]:
+    """Return the argv of a command: one word is split as a POSIX shell would, several are kept.
+
+    Raises InvalidInput if splitting would drop a backslash, or if nothing is left to run.
+    """
+    argv = _split_one(words[0]) if len(words) == 1 else words
+    if not argv or not argv[0].strip():
+        raise InvalidInput("the command is empty; name what to run, e.g. 'python train.py'")
+    return argv
+
+
+def _split_one(text: str) -> list[str]:
+    try:
+        argv = shlex.split(text)
+    except ValueError as error:
+        raise InvalidInput(f"the command {text!r} cannot be split: {error}") from error
+    if sum(word.count("\\") for word in argv) != text.count("\\"):
+        raise InvalidInput(
+            f"a backslash in {text!r} would disappear when it is split; put the word in single "
+            "quotes, or give the words one by one: flashruntime submit [OPTIONS] -- WORD WORD ..."
+        )
+    return argv
+
+
+def pairs(options: list[str], name: str) -> dict[str, str]:
+    """Return `KEY=VALUE` options as a dict; InvalidInput names one that is not."""
+    found: dict[str, str] = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals or not key:
+            raise InvalidInput(f"{name} {option!r} must be KEY=VALUE")
+        if key in found:
+            raise InvalidInput(
+                f"{name} {key!r} is given twice; use --task-params for several tasks"
+            )
+        found[key] = value
+    return found
+
+
+def task_params(args: Namespace) -> list[Params] | None:
+    """Return the parameters of each task: of one from --param, of many from --task-params."""
+    if args.param and args.task_params:
+        raise InvalidInput("give either --param or --task-params, not both")
+    if args.param:
+        return [dict(pairs(args.param, "--param"))]
+    if args.task_params is None:
+        return None
+    try:
+        found = json.loads(Path(args.task_params).read_bytes())
+    except OSError as error:
+        raise InvalidInput(f"--task-params {args.task_params}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"--task-params {args.task_params} is not JSON: {error}") from error
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise InvalidInput(f"--task-params {args.task_params} must hold a list of JSON objects")
+    return found
+
+
+def job_spec(args: Namespace, argv: list[str], inputs: list[InputFile]) -> JobSpec:
+    """Return the JobSpec of a submission; InvalidInput names the field that breaks a rule."""
+    required = list(dict.fromkeys(args.output))
+    optional = [path for path in Outputs().optional if path not in required]
+    try:
+        parameters = CommandParameters(
+            command=argv,
+            env=pairs(args.env, "--env"),
+            inputs=inputs,
+            task_params=task_params(args),
+            outputs=Outputs(required=required, optional=optional),
+            lease_seconds=args.lease_seconds,
+        )
+        return JobSpec(
+            apiVersion="flashml.dev/v1alpha1",
+            kind="Job",
+            metadata=JobMetadata(name=args.name or PurePath(argv[0]).name or argv[0]),
+            spec=JobSection(
+                workload=CommandWorkload(type="command", parameters=parameters),
+                retryPolicy=RetryPolicy(maxTaskAttempts=args.max_restarts + 1),
+            ),
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InvalidInput(f"{where}: {first['msg']}") from error

@@ -1,0 +1,58 @@
+"""What the verbs share: how they find the coordinator, and how they print."""
+
+import os
+import unicodedata
+from argparse import ArgumentParser, Namespace
+
+from flashruntime import config
+from flashruntime.client import CoordinatorClient
+
+URL_VARIABLE = "FLASHML_COORDINATOR_URL"
+
+
+def add_coordinator(parser: ArgumentParser) -> None:
+    """Add the option `--coordinator`."""
+    parser.add_argument(
+        "--coordinator",
+        metavar="URL",
+        help=f"address of the coordinator (default: ${URL_VARIABLE})",
+    )
+
+
+def connect(args: Namespace, parser: ArgumentParser) -> CoordinatorClient:
+    """Return a client of the coordinator that was named; exit with 2 if none was."""
+    url = args.coordinator or os.environ.get(URL_VARIABLE)
+    if not url:
+        parser.error(
+            f"name a coordinator with --coordinator URL or ${URL_VARIABLE}, e.g. "
+            f"{config.DEFAULT_COORDINATOR_URL}; `flashruntime serve` starts one"
+        )
+    return CoordinatorClient(config.coordinator_url({URL_VARIABLE: url}))
+
+
+def plain(text: str | None) -> str:
+    """Return text for one line of a terminal: control characters become spaces."""
+    return "".join(
+        " " if unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp"} else character
+        for character in text or ""
+    )
+
+
+def table(rows: list[list[str]]) -> str:
+    """Return rows as aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+    return "\n".join(padded)
+
+
+def size_text(size_bytes: int) -> str:
+    """Return a size in the largest unit that keeps it above 1."""
+    size = float(size_bytes)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -1,0 +1,60 @@
+"""Run the coordinator; FLASHML_LEDGER_DIR and FLASHML_ARTIFACT_DIR say where it keeps its data."""
+
+import errno
+import socket
+import sys
+from argparse import ArgumentParser, Namespace
+from ipaddress import ip_address
+
+import uvicorn
+
+from flashruntime.config import CoordinatorSettings
+from flashruntime.errors import ConfigError
+
+SHUTDOWN_S = 5
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default: loopback)"
+    )
+    parser.add_argument("--port", type=int, default=8000, help="port to listen on (default: 8000)")
+
+
+def run(args: Namespace, parser: ArgumentParser) -> int:
+    """Serve until SIGTERM or SIGINT; return 1 if the coordinator could not start."""
+    if not 0 <= args.port <= 65535:
+        parser.error(f"--port {args.port} must be between 0 and 65535")
+    CoordinatorSettings.from_env()
+    listener = _listen(args.host, args.port)
+    host, port = listener.getsockname()[:2]
+    print(f"flashruntime serve: listening on http://{host}:{port}", file=sys.stderr)
+    if not ip_address(host).is_loopback:
+        text = "whoever reaches this address can run commands on the workers; keep it private"
+        print(f"flashruntime serve: {text}", file=sys.stderr)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            "flashruntime.service.app:app",
+            log_config=None,
+            timeout_graceful_shutdown=SHUTDOWN_S,
+        )
+    )
+    with listener:
+        server.run(sockets=[listener])
+    return 0 if server.started else 1
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Bind first, so that a port in use is one clear line."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(
+                f"port {port} on {host} is in use; stop what listens there or choose another --port"
+            ) from error
+        raise ConfigError(
+            f"cannot listen on {host}:{port} ({error.strerror}); choose another --host or --port"
+        ) from error

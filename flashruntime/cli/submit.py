@@ -1,0 +1,73 @@
+"""Submit a command as a job. One word is split as a POSIX shell would do it, but no shell runs it;
+give several words after `--` to have them taken as they are. `{name}` in an argument is replaced
+by the parameter of that name."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from uuid import uuid4
+
+from flashruntime.cli import source, watch
+from flashruntime.cli.command import job_spec, split
+from flashruntime.cli.common import add_coordinator, connect, size_text
+from flashruntime.client import CoordinatorClient
+from flashruntime.protocol.jobs import DEFAULT_LEASE_S, InputFile
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    add = parser.add_argument
+    add("command", nargs="+", metavar="CMD", help="the command, quoted, or its words after `--`")
+    add_coordinator(parser)
+    add(
+        "--source",
+        type=Path,
+        metavar="DIR",
+        help="directory whose files the job finds where it runs",
+    )
+    add("--name", help="name of the job (default: that of the program)")
+    add(
+        "--max-restarts",
+        type=int,
+        default=2,
+        metavar="N",
+        help="restarts after errors (default: 2)",
+    )
+    add(
+        "--output", action="append", default=[], metavar="PATH", help="file that the job must write"
+    )
+    add("--env", action="append", default=[], metavar="K=V", help="variable of the job")
+    add("--param", action="append", default=[], metavar="K=V", help="value of {K} in the command")
+    add("--task-params", metavar="FILE", help="JSON list of objects: one task for each")
+    add("--lease-seconds", type=float, default=DEFAULT_LEASE_S, metavar="S", help="default: 30")
+    add("--watch", action="store_true", help="follow the job and exit with 0 if it succeeds")
+
+
+def run(args: Namespace, parser: ArgumentParser) -> int:
+    """Submit, print the job id, and with --watch follow it; 1 if it does not succeed."""
+    argv = split(args.command)
+    draft = job_spec(args, argv, [])
+    with connect(args, parser) as client:
+        inputs = _upload(client, args.source) if args.source else []
+        if args.source is None:
+            _point_at_source(argv)
+        spec = job_spec(args, argv, inputs) if inputs else draft
+        job = client.submit(spec, uuid4().hex)
+        print(job.job_id, flush=True)
+        if not args.watch:
+            return 0
+        return watch.follow(client, job.job_id)
+
+
+def _upload(client: CoordinatorClient, root: Path) -> list[InputFile]:
+    files = source.scan(root)
+    total = sum(file.size_bytes for file in files)
+    print(f"uploading {len(files)} files, {size_text(total)}, from {root}", file=sys.stderr)
+    return source.upload(client, files)
+
+
+def _point_at_source(argv: list[str]) -> None:
+    here = [word for word in argv if not word.startswith("/") and Path(word).is_file()]
+    if here:
+        text = f"{here[0]} is a file here; a worker has it only with --source ."
+        print(f"flashruntime submit: note: {text}", file=sys.stderr)

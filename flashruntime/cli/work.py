@@ -1,0 +1,40 @@
+"""Run a worker: claim tasks, run them, report them, until SIGTERM or SIGINT."""
+
+import os
+from argparse import ArgumentParser, Namespace
+
+from flashruntime.cli.common import URL_VARIABLE, add_coordinator
+from flashruntime.client import CoordinatorClient
+from flashruntime.config import WorkerSettings
+from flashruntime.launch.local import LocalLauncher
+from flashruntime.service import jsonlog
+from flashruntime.worker.agent import Agent, stop_on_signals
+from flashruntime.worker.control import StopRequest
+from flashruntime.worker.ports import Tools
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_coordinator(parser)
+    parser.add_argument(
+        "--keep-attempts", action="store_true", help="keep the directories of finished attempts"
+    )
+
+
+def run(args: Namespace, _: ArgumentParser) -> int:
+    """Work until asked to leave, and return 0."""
+    named = {URL_VARIABLE: args.coordinator} if args.coordinator else {}
+    settings = WorkerSettings.from_env({**os.environ, **named})
+    stop = StopRequest(settings.notice_s)
+    with jsonlog.running():
+        stop_on_signals(stop)
+        with CoordinatorClient(settings.coordinator_url) as client:
+            tools = Tools(
+                client=client,
+                connect=lambda timeout_s: CoordinatorClient(
+                    settings.coordinator_url, timeout_s=timeout_s
+                ),
+                launcher=LocalLauncher(adopt_orphans=True),
+            )
+            Agent(settings, tools, stop, os.environ, keep_attempts=args.keep_attempts).run()
+    return 0

@@ -1,0 +1,117 @@
+"""The coordinator as an ASGI application: `uvicorn flashruntime.service.app:app`.
+
+Importing this reads no environment and opens no file; starting it does.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from types import FrameType
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from flashruntime.clock import SystemClock
+from flashruntime.config import CoordinatorSettings
+from flashruntime.errors import FlashError
+from flashruntime.service import jsonlog
+from flashruntime.service.core import Core
+from flashruntime.service.errors import add_handlers
+from flashruntime.service.routes import artifacts, health, jobs, leases, nodes
+from flashruntime.service.services import Services
+from flashruntime.service.sweeper import Sweeper
+
+log = logging.getLogger(__name__)
+PREFIX = "/v1alpha1"
+
+
+class OneLineFailure:
+    """Says why a start failed in one line, where a stack trace would hide it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on but the trace of an expected error at start."""
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+
+        async def explained(message: Message) -> None:
+            error = sys.exception()
+            if message["type"] == "lifespan.startup.failed" and isinstance(error, FlashError):
+                message = {"type": message["type"], "message": f"cannot start: {error}"}
+            await send(message)
+
+        await self._app(scope, receive, explained)
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Run a coordinator with the settings of the environment."""
+    with jsonlog.running():
+        settings = CoordinatorSettings.from_env()
+        core = Core(settings, SystemClock())
+        async with _running(core):
+            app.state.services = Services(core)
+            where = {"ledger": settings.ledger_dir, "artifacts": settings.artifact_dir}
+            log.info("ready", extra={"event": "coordinator_ready", **where})
+            yield
+        log.info("stopped", extra={"event": "coordinator_stopped"})
+
+
+def create_app() -> FastAPI:
+    """Assemble the application; it reads its settings when it starts."""
+    app = FastAPI(title="flashruntime coordinator", version="v1alpha1", lifespan=lifespan)
+    app.router.redirect_slashes = False
+    for part in (jobs, nodes, leases, artifacts):
+        app.include_router(part.router, prefix=PREFIX)
+    app.include_router(health.router)
+    add_handlers(app)
+    app.add_middleware(OneLineFailure)
+    return app
+
+
+@asynccontextmanager
+async def _running(core: Core) -> AsyncIterator[None]:
+    await core.open()
+    sweeping = asyncio.create_task(Sweeper(core).run())
+    try:
+        with _closed_by_signals(core.closing):
+            yield
+    finally:
+        core.closing.set()
+        await asyncio.gather(sweeping, return_exceptions=True)
+        await core.close()
+
+
+@contextmanager
+def _closed_by_signals(closing: asyncio.Event) -> Iterator[None]:
+    """Set `closing` on SIGTERM and SIGINT before the server's own handler runs.
+
+    The server waits for every open request; those that wait for work must end first.
+    """
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    ours = {number: handler for number, handler in before.items() if callable(handler)}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(closing.set)
+        ours[signal.Signals(number)](number, frame)
+
+    try:
+        for number in ours:
+            signal.signal(number, handle)
+    except ValueError:
+        ours.clear()
+    try:
+        yield
+    finally:
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+
+
+app = create_app()

@@ -1,0 +1,103 @@
+"""The service's log: one strict JSON object a line on standard output.
+
+A thread of its own writes, so that a full pipe never stops the service. Lines that find no room
+are dropped; the gap in `seq` shows it.
+"""
+
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import count
+from logging.handlers import QueueHandler, QueueListener
+from queue import Full, Queue
+from typing import TextIO
+
+MAX_WAITING_LINES = 10_000
+MAX_TEXT = 4_000
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
+
+
+class JsonLines(logging.Formatter):
+    """Formats a record, with its `extra` fields, as one line of ASCII-only JSON."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seq = count(1)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line for `record`."""
+        extra = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        line: dict[str, object] = {
+            "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "seq": next(self._seq),
+            "level": record.levelname.lower(),
+            "event": extra.pop("event", "message"),
+            **_body(record),
+            **{name: _plain(value) for name, value in extra.items()},
+        }
+        if record.exc_info:
+            line["trace"] = _plain("".join(traceback.format_exception(*record.exc_info)))
+        return json.dumps(line, allow_nan=False)
+
+
+class _Lossy(QueueHandler):
+    """Hands records over without waiting, and formats them before it does."""
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Queue a record, or drop it where there is no room."""
+        try:
+            self.queue.put_nowait(record)
+        except Full:
+            return
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """Return a record that holds the finished line alone."""
+        return logging.makeLogRecord({"msg": self.format(record), "levelno": record.levelno})
+
+
+@contextmanager
+def running(stream: TextIO = sys.stdout) -> Iterator[None]:
+    """Send the logs of flashruntime and uvicorn to `stream`, inside the block by the thread."""
+    formatter = JsonLines()
+    queue: Queue[logging.LogRecord] = Queue(MAX_WAITING_LINES)
+    _use(_Lossy(queue), formatter)
+    listener = QueueListener(queue, logging.StreamHandler(stream))
+    listener.start()
+    try:
+        yield
+    finally:
+        listener.stop()
+        _use(logging.StreamHandler(stream), formatter)
+
+
+def _use(handler: logging.Handler, formatter: logging.Formatter) -> None:
+    handler.setFormatter(formatter)
+    for name in ("flashruntime", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+    for name in ("uvicorn.error", "uvicorn.access"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [], True
+    logging.getLogger("flashruntime").setLevel(logging.INFO)
+
+
+def _body(record: logging.LogRecord) -> dict[str, object]:
+    if record.name == "uvicorn.access" and isinstance(record.args, tuple) and len(record.args) == 5:
+        client, method, path, _version, status = record.args
+        shown = {"client": client, "method": method, "path": path}
+        return {"event": "request", "status": status} | {
+            name: _plain(value) for name, value in shown.items()
+        }
+    return {"message": _plain(record.getMessage())}
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, bool | int):
+        return value
+    text = str(value)
+    shown = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}... ({len(text)} characters)"
+    return "".join(character if character.isprintable() else "\ufffd" for character in shown)

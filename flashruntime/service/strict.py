@@ -1,0 +1,111 @@
+"""Strict JSON and object keys at the edge: what HTTP brings is checked before anything uses it."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic_core import from_json
+from starlette.convertors import Convertor, register_url_convertor
+
+from flashruntime.protocol.base import check_key, strict_dumps
+from flashruntime.service.errors import BadKey, TooLarge
+
+MAX_JSON_BYTES = 64 * 1024 * 1024
+
+
+class StrictRequest(Request):
+    """A request whose JSON body was read whole and parsed before its handler sees it."""
+
+    _content = b""
+    _value: Any = None
+
+    async def load(self) -> None:
+        """Read and parse the body; raise TooLarge or RequestValidationError.
+
+        Text is valid Unicode, numbers are finite, nesting is bounded; of keys that occur twice
+        the last one counts.
+        """
+        self._content = await read_body(self, MAX_JSON_BYTES)
+        if not self._content:
+            return
+        try:
+            self._value = from_json(self._content, allow_inf_nan=False)
+            strict_dumps(self._value)
+        except ValueError as error:
+            problem = {"type": "json_invalid", "loc": ("body",), "msg": f"not strict JSON: {error}"}
+            raise RequestValidationError([{**problem, "input": {}}]) from error
+
+    async def body(self) -> bytes:
+        """Return the body."""
+        return self._content
+
+    async def json(self) -> Any:
+        """Return the parsed body."""
+        return self._value
+
+
+class StrictRoute(APIRoute):
+    """A route that takes strict JSON only."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler."""
+        handler = super().get_route_handler()
+        if self.body_field is None:
+            return handler
+
+        async def strict(request: Request) -> Response:
+            checked = StrictRequest(request.scope, request.receive)
+            await checked.load()
+            return await handler(checked)
+
+        return strict
+
+
+class AnyText(Convertor[str]):
+    """Takes the rest of a path, line ends included, so that a bad key is refused with a reason."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        """Return the text as it is."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return the text as it is."""
+        return value
+
+
+register_url_convertor("anytext", AnyText())
+
+
+async def read_body(request: Request, max_bytes: int) -> bytes:
+    """Return the whole body; raise TooLarge while reading."""
+    chunks: list[bytes] = []
+    size_bytes = 0
+    async for chunk in request.stream():
+        size_bytes += len(chunk)
+        if size_bytes > max_bytes:
+            raise TooLarge(f"the body has more than {max_bytes} bytes; send less at once")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def object_key(raw_path: bytes, prefix: bytes) -> str:
+    """Return the object key that follows `prefix` in a path as it came over the wire.
+
+    It is decoded exactly once. Raises BadKey where it breaks a rule or could be read in two ways.
+    """
+    if not raw_path.startswith(prefix):
+        raise BadKey(f"write {prefix.decode()} without percent signs")
+    raw = raw_path[len(prefix) :]
+    if b"%2f" in raw.lower():
+        raise BadKey("an object key must not contain an encoded slash; write '/' as it is")
+    try:
+        return check_key(unquote_to_bytes(raw).decode())
+    except UnicodeDecodeError as error:
+        raise BadKey("an object key must be UTF-8; encode it as such") from error
+    except ValueError as error:
+        raise BadKey(str(error)) from error

@@ -1,0 +1,54 @@
+"""What happens by time alone: leases lapse, and tasks that wait become due."""
+
+import asyncio
+import logging
+
+from flashruntime.errors import StoreUnavailable
+from flashruntime.service.core import Core
+
+log = logging.getLogger(__name__)
+PERIOD_S = 0.25
+NS_PER_S = 1_000_000_000
+
+
+class Sweeper:
+    """Sweeps at every deadline, at least four times a second, until the coordinator closes."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._due_ns: int | None = None
+        self._failing = False
+
+    async def run(self) -> None:
+        """Sweep until `closing` is set."""
+        while not self._core.closing.is_set():
+            pause_s = await self._tick()
+            try:
+                await asyncio.wait_for(self._core.closing.wait(), pause_s)
+            except TimeoutError:
+                continue
+
+    async def _tick(self) -> float:
+        try:
+            changed = await self._core.ledger(self._sweep)
+        except StoreUnavailable as error:
+            if not self._failing:
+                log.error("%s", error, extra={"event": "store_unavailable"})
+            self._failing = True
+            return PERIOD_S
+        if self._failing:
+            log.warning("the ledger can be written again", extra={"event": "store_available"})
+        self._failing = False
+        if changed:
+            self._core.work.fire()
+        if self._due_ns is None:
+            return PERIOD_S
+        ahead_s = (self._due_ns - self._core.clock.monotonic_ns()) / NS_PER_S
+        return min(PERIOD_S, max(0.001, ahead_s))
+
+    def _sweep(self) -> bool:
+        """Lapse what is over; return whether a task may have become claimable."""
+        passed = self._due_ns is not None and self._due_ns <= self._core.clock.monotonic_ns()
+        moved = self._core.manager.sweep()
+        self._due_ns = self._core.manager.next_due_ns()
+        return passed or moved > 0

@@ -1,0 +1,106 @@
+"""Exact resume for PyTorch scripts: `import flashruntime.torch as ft`.
+
+model, optimizer, loader = ft.prepare(model, optimizer, loader, scheduler=scheduler)
+step = ft.start_step()
+while step < total:
+    for batch in loader:
+        ...; step += 1
+        ft.checkpoint(model, optimizer, step=step, every=100)
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+import torch
+
+from flashruntime.attempt import Attempt
+from flashruntime.torch.session import Session, Stateful
+
+__all__ = [
+    "Stateful",
+    "backend",
+    "checkpoint",
+    "device",
+    "is_main",
+    "log_metrics",
+    "prepare",
+    "rank",
+    "start_step",
+    "world_size",
+]
+
+Model = TypeVar("Model", bound=Stateful)
+Optimizer = TypeVar("Optimizer", bound=Stateful | None)
+
+
+@cache
+def _session() -> Session:
+    return Session(Attempt.from_env())
+
+
+def prepare(
+    model: Model,
+    optimizer: Optimizer = None,  # type: ignore[assignment]
+    dataloader: Any = None,
+    **stateful: Stateful,
+) -> tuple[Model, Optimizer, Any]:
+    """Restore everything from the newest valid checkpoint, if there is one.
+
+    Returns the triple, the loader so that it goes on at the batch where the checkpoint was taken
+    (`loader.epoch` is the number of the epoch). `stateful`: whatever has state_dict and
+    load_state_dict. CheckpointError where the checkpoint does not fit what is given.
+    """
+    loader = _session().prepare(model, optimizer, dataloader, stateful)
+    return model, optimizer, loader
+
+
+def checkpoint(
+    model: Stateful,
+    optimizer: Stateful | None = None,
+    *,
+    step: int,
+    every: int | None = None,
+    **stateful: Stateful,
+) -> None:
+    """Say that `step` steps are done, and save all that `prepare` was given, durably.
+
+    Saves at multiples of `every`: None means at each call, 0 or less never. After SIGTERM it saves
+    in any case and exits with 143. Call it at the end of a step.
+    """
+    _session().checkpoint(model, optimizer, stateful, step, every)
+
+
+def start_step() -> int:
+    """Return how many steps the restored checkpoint has behind it; 0 at a fresh start."""
+    return _session().start_step
+
+
+def log_metrics(metrics: Mapping[str, object]) -> None:
+    """Merge `metrics` into metrics.json; never raises, NaN becomes null."""
+    _session().attempt.log(metrics)
+
+
+def rank() -> int:
+    """Return the rank of this process."""
+    return 0
+
+
+def world_size() -> int:
+    """Return how many processes train together."""
+    return 1
+
+
+def is_main() -> bool:
+    """Return whether this process speaks for all."""
+    return rank() == 0
+
+
+def device() -> torch.device:
+    """Return the device to train on."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def backend() -> str:
+    """Return the name of the communication backend that suits `device`."""
+    return "nccl" if torch.cuda.is_available() else "gloo"

@@ -1,0 +1,70 @@
+"""What the agent needs from the outside: the coordinator's calls, and tools to work with."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from flashruntime.launch.spec import Launcher
+from flashruntime.protocol.nodes import NodeHeartbeat, NodeRecord, NodeRegistered, NodeRegistration
+from flashruntime.protocol.tasks import (
+    ArtifactRecord,
+    ClaimRequest,
+    CompleteAnswer,
+    CompleteRequest,
+    FailAnswer,
+    FailRequest,
+    HeartbeatRequest,
+    Lease,
+    LeaseStatus,
+)
+
+
+class Coordinator(Protocol):
+    """The coordinator's calls that a worker makes; `flashruntime.client` has them over HTTP."""
+
+    def register(self, registration: NodeRegistration) -> NodeRegistered:
+        """Introduce the worker."""
+        ...
+
+    def node_heartbeat(self, node_id: str, beat: NodeHeartbeat | None = None) -> NodeRecord:
+        """Send the worker's sign of life."""
+        ...
+
+    def claim(self, request: ClaimRequest) -> Lease | None:
+        """Ask for a task."""
+        ...
+
+    def heartbeat(self, lease_id: str, request: HeartbeatRequest | None = None) -> LeaseStatus:
+        """Renew a lease."""
+        ...
+
+    def append_log(self, lease_id: str, offset: int, data: bytes) -> int:
+        """Append output of an attempt; return how much the coordinator has."""
+        ...
+
+    def complete(self, lease_id: str, request: CompleteRequest) -> CompleteAnswer:
+        """Hand in a result."""
+        ...
+
+    def fail(self, lease_id: str, request: FailRequest) -> FailAnswer:
+        """Report a failure."""
+        ...
+
+    def put_artifact(self, key: str, source: Path | bytes) -> ArtifactRecord:
+        """Upload an object."""
+        ...
+
+    def get_artifact(self, key: str, to: Path, sha256: str | None = None) -> ArtifactRecord:
+        """Download an object into a file."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What an attempt works with; `connect` opens a further client with a timeout in seconds."""
+
+    client: Coordinator
+    connect: Callable[[float], AbstractContextManager[Coordinator]]
+    launcher: Launcher

@@ -1,0 +1,164 @@
+"""Directories of a worker: one for each attempt, below one that a lock marks as in use."""
+
+import fcntl
+import os
+import shutil
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashruntime.errors import ConfigError
+from flashruntime.protocol.base import check_key
+from flashruntime.worker import events
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The private directory of one attempt."""
+
+    root: Path
+
+    @property
+    def files(self) -> Path:
+        """The working directory of the process, with the inputs in it."""
+        return self.root / "work"
+
+    @property
+    def output(self) -> Path:
+        """FLASHML_OUTPUT_DIR."""
+        return self.root / "output"
+
+    @property
+    def log(self) -> Path:
+        """All that the process printed."""
+        return self.root / "launcher.log"
+
+    @property
+    def step_file(self) -> Path:
+        """FLASHML_STEP_FILE."""
+        return self.root / "step.json"
+
+    @property
+    def error_file(self) -> Path:
+        """FLASHML_ERROR_FILE."""
+        return self.root / "error.json"
+
+    def create(self) -> None:
+        """Make the directories; the attempt's must not exist yet."""
+        self.root.mkdir(parents=True, mode=0o700)
+        self.files.mkdir()
+        self.output.mkdir()
+
+    def remove(self) -> None:
+        """Remove all of it; what cannot be removed is logged and left."""
+        remove_tree(self.root)
+
+
+class WorkerHome:
+    """The worker's own directory below the work directory, locked while the worker lives."""
+
+    def __init__(self, work_dir: Path, node_id: str) -> None:
+        self._agents = work_dir / "agents"
+        self._own = self._agents / node_id
+        self._lock: int | None = None
+
+    def open(self) -> None:
+        """Lock the directory and remove what workers that were killed have left.
+
+        Raises ConfigError if it is not writable or another worker of the same name is alive.
+        """
+        check_writable(self._agents.parent, "FLASHML_WORK_DIR")
+        self._agents.mkdir(exist_ok=True)
+        self._lock = _lock(self._own)
+        if self._lock is None:
+            raise ConfigError(
+                f"a worker named {self._own.name!r} already runs on {self._agents.parent}; "
+                "give this one another FLASHML_NODE_ID or FLASHML_WORK_DIR"
+            )
+        for path in self._agents.iterdir():
+            if path.name == self._own.name:
+                remove_tree(path / "attempts")
+            elif (lock := _lock(path)) is not None:
+                remove_tree(path)
+                os.close(lock)
+
+    def workspace(self, lease_id: str) -> Workspace:
+        """Return the directory of an attempt, not made yet."""
+        return Workspace(self._own / "attempts" / check_key(lease_id))
+
+    def close(self, *, keep: bool) -> None:
+        """Remove the directory unless attempts are kept, and give up the lock."""
+        if self._lock is None:
+            return
+        if not keep:
+            remove_tree(self._own)
+        os.close(self._lock)
+        self._lock = None
+
+
+def check_writable(path: Path, setting: str) -> None:
+    """Make a directory and try to write there; ConfigError names the path, the user, the remedy."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / f".writable-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"{setting}={path} is not writable for uid {os.getuid()} ({error.strerror}); "
+            "change its owner, or set the variable to another directory"
+        ) from error
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory tree, also where a job took away its own permissions.
+
+    What cannot be removed is logged and left.
+    """
+    if path.is_symlink():
+        path.unlink()
+    if not path.exists():
+        return
+    try:
+        shutil.rmtree(path)
+    except OSError:
+        _open_up(path)
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            events.warning("directory_left", path=str(path), error=str(error))
+
+
+def _open_up(path: Path) -> None:
+    with suppress(OSError):
+        path.chmod(stat.S_IRWXU)
+    for directory, names, _ in os.walk(path):
+        for name in names:
+            below = Path(directory, name)
+            with suppress(OSError):
+                if not below.is_symlink():
+                    below.chmod(stat.S_IRWXU)
+
+
+def _lock(directory: Path) -> int | None:
+    """Lock a directory without waiting; None if somebody else holds it.
+
+    A lock file that was removed meanwhile, with its directory, is made anew.
+    """
+    while True:
+        directory.mkdir(exist_ok=True)
+        try:
+            handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if (directory / "lock").stat().st_ino == os.fstat(handle).st_ino:
+                return handle
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        except FileNotFoundError:
+            pass
+        os.close(handle)

@@ -1,0 +1,56 @@
+"""The verbs that need no coordinator."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from flashruntime.checkpoint import Chain, Claim, Snapshot
+from flashruntime.cli import main
+
+
+def test_a_port_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Case 157."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", "--port", str(port)]) == 1
+    assert f"port {port} on 127.0.0.1 is in use" in capsys.readouterr().err
+
+
+def test_a_host_that_is_not_ours_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--host", "192.0.2.1", "--port", "0"]) == 1
+    assert "192.0.2.1" in capsys.readouterr().err
+
+
+def test_a_wrong_setting_of_a_worker_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FLASHML_NOTICE_S", "soon")
+    assert main(["work"]) == 1
+    assert "FLASHML_NOTICE_S" in capsys.readouterr().err
+
+
+def test_a_directory_without_checkpoints_is_no_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(tmp_path)]) == 1
+    assert main(["verify", str(tmp_path / "missing")]) == 1
+    assert "missing" in capsys.readouterr().err
+
+
+def test_every_tree_is_verified_and_a_corrupt_checkpoint_is_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for task in ("task-0", "task-1"):
+        (tmp_path / "job" / task).mkdir(parents=True)
+        chain = Chain.begin(tmp_path / "job" / task, Claim(f"attempt-{task}", "job"))
+        for step in (20, 40):
+            chain.save(Snapshot(step, {"weights": b"weights"}))
+    assert main(["verify", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("valid") == 4
+    (tmp_path / "job/task-1/step-000040/weights").write_bytes(b"weightz")
+    assert main(["verify", str(tmp_path)]) == 1
+    shown = capsys.readouterr().out.splitlines()
+    (bad,) = [line for line in shown if "corrupt" in line]
+    assert "task-1/step-000040" in bad
+    assert "weights" in bad

@@ -1,0 +1,182 @@
+"""How the client reads what a server answers."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from flashruntime.client import CoordinatorClient
+from flashruntime.errors import (
+    ArtifactCorrupt,
+    Conflict,
+    CoordinatorUnreachable,
+    FlashError,
+    InvalidInput,
+    NotFound,
+    Superseded,
+)
+from flashruntime.protocol.jobs import JobSpec
+from flashruntime.testing import free_port
+
+SPEC = JobSpec.model_validate(
+    {
+        "apiVersion": "flashml.dev/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "j"},
+        "spec": {"workload": {"type": "command", "parameters": {"command": ["true"]}}},
+    }
+)
+Answer = Callable[[BaseHTTPRequestHandler], tuple[int, dict[str, str], bytes]]
+
+
+class Server:
+    """A server that gives one prepared answer and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.answer: tuple[int, dict[str, str], bytes] = (200, {}, b"{}")
+        self.asked: list[tuple[str, str, dict[str, str]]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def handle_any(self) -> None:
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                outer.asked.append((self.command, self.path, dict(self.headers)))
+                status, headers, body = outer.answer
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST = do_PUT = handle_any  # noqa: N815 (names of the base class)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (as the base)
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
+        Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[CoordinatorClient]:
+    with CoordinatorClient(server.url, timeout_s=2) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (410, Superseded),
+        (409, Conflict),
+        (404, NotFound),
+        (400, InvalidInput),
+        (413, InvalidInput),
+        (422, InvalidInput),
+        (302, CoordinatorUnreachable),
+        (500, CoordinatorUnreachable),
+        (503, CoordinatorUnreachable),
+    ],
+)
+def test_each_status_is_one_error_with_the_servers_own_words(
+    server: Server, client: CoordinatorClient, status: int, error: type[FlashError]
+) -> None:
+    server.answer = (status, {}, b'{"detail": "the reason", "code": "x"}')
+    with pytest.raises(error, match="the reason") as caught:
+        client.job("job-1")
+    assert type(caught.value) is error
+
+
+def test_an_answer_that_is_no_record_counts_as_no_answer(
+    server: Server, client: CoordinatorClient
+) -> None:
+    for body in (b"<html>", b"[]", b""):
+        server.answer = (200, {}, body)
+        with pytest.raises(CoordinatorUnreachable, match="same version"):
+            client.job("job-1")
+
+
+def test_nobody_listening_is_unreachable_and_says_where() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    with CoordinatorClient(url) as client:
+        with pytest.raises(CoordinatorUnreachable, match=url):
+            client.nodes()
+        assert not client.healthy()
+
+
+def test_103_one_submit_sends_one_idempotency_key_however_often_it_is_sent(
+    server: Server, client: CoordinatorClient
+) -> None:
+    server.answer = (503, {}, b"{}")
+    for _ in range(2):
+        with pytest.raises(CoordinatorUnreachable):
+            client.submit(SPEC)
+    keys = [headers["Idempotency-Key"] for _, _, headers in server.asked]
+    assert len(keys) == 4
+    assert keys[0] == keys[1] != keys[2] == keys[3]
+
+
+def test_a_token_is_sent_and_proxies_of_the_environment_are_not_used(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
+    with CoordinatorClient(server.url, token="secret") as client:
+        assert client.healthy()
+    assert server.asked[0][2]["Authorization"] == "Bearer secret"
+
+
+def test_a_gap_in_the_output_is_answered_with_where_to_go_on(
+    server: Server, client: CoordinatorClient
+) -> None:
+    server.answer = (409, {}, b'{"detail": "gap", "code": "conflict", "size": 7}')
+    assert client.append_log("lease-1", 9, b"x") == 7
+
+
+@pytest.mark.parametrize("key", ["", "../x", "a//b", "a%2fb", "/etc/passwd"])
+def test_a_bad_key_is_refused_before_anything_is_sent(
+    server: Server, client: CoordinatorClient, key: str
+) -> None:
+    with pytest.raises(InvalidInput):
+        client.put_artifact(key, b"x")
+    assert server.asked == []
+
+
+def test_an_id_is_one_segment_of_a_path_whatever_it_contains(
+    server: Server, client: CoordinatorClient
+) -> None:
+    with pytest.raises(CoordinatorUnreachable):
+        client.job("../a?b#c")
+    assert server.asked[0][1] == "/v1alpha1/jobs/..%2Fa%3Fb%23c"
+
+
+def test_a_download_appears_whole_and_verified_or_not_at_all(
+    server: Server, client: CoordinatorClient, tmp_path: Path
+) -> None:
+    digest = hashlib.sha256(b"data").hexdigest()
+    target = tmp_path / "file"
+    target.write_bytes(b"before")
+    server.answer = (200, {"ETag": f'"{digest}"'}, b"DATA")
+    with pytest.raises(ArtifactCorrupt, match="fetch it again"):
+        client.get_artifact("k", target)
+    server.answer = (200, {"ETag": f'"{digest}"'}, b"data")
+    with pytest.raises(ArtifactCorrupt):
+        client.get_artifact("k", target, sha256="0" * 64)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert target.read_bytes() == b"before"
+    assert client.get_artifact("k", target, sha256=digest.upper()).size_bytes == 4
+    assert target.read_bytes() == b"data"

@@ -1,0 +1,71 @@
+"""Settings from the environment."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from flashruntime.config import CoordinatorSettings, WorkerSettings
+from flashruntime.errors import ConfigError
+
+NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def test_an_empty_environment_gives_data_below_the_current_directory() -> None:
+    settings = CoordinatorSettings.from_env({})
+    assert settings.ledger_dir == Path.cwd() / "flashruntime-data/ledger"
+    assert settings.artifact_dir == Path.cwd() / "flashruntime-data/artifacts"
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    empty = {"FLASHML_LEDGER_DIR": "", "FLASHML_MAX_ARTIFACT_BYTES": "", "FLASHML_NOTICE_S": ""}
+    assert CoordinatorSettings.from_env(empty) == CoordinatorSettings.from_env({})
+    assert WorkerSettings.from_env(empty).notice_s == 20.0
+
+
+def test_given_values_are_taken() -> None:
+    settings = WorkerSettings.from_env(
+        {
+            "FLASHML_COORDINATOR_URL": "http://c:8000/",
+            "FLASHML_CHECKPOINT_ROOT": "/ck",
+            "FLASHML_WORK_DIR": "/w",
+            "FLASHML_NODE_ID": "n-1",
+            "FLASHML_NOTICE_S": "0.5",
+        }
+    )
+    assert settings == WorkerSettings("http://c:8000", Path("/ck"), Path("/w"), "n-1", 0.5)
+
+
+@pytest.mark.parametrize("host", ["lab pc/№1 (new)", "", "x" * 255, "-._"])
+def test_171_any_host_name_makes_a_valid_node_id_of_its_own(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: host)
+    first, second = (WorkerSettings.from_env({}).node_id for _ in range(2))
+    assert NODE_ID.fullmatch(first)
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("FLASHML_COORDINATOR_URL", "coordinator:8000"),
+        ("FLASHML_COORDINATOR_URL", "http://c:8000/?x=1"),
+        ("FLASHML_NOTICE_S", "-1"),
+        ("FLASHML_NOTICE_S", "nan"),
+        ("FLASHML_NOTICE_S", "1e9"),
+        ("FLASHML_NODE_ID", "a b"),
+        ("FLASHML_NODE_ID", "../x"),
+        ("FLASHML_WORK_DIR", "a\0b"),
+    ],
+)
+def test_a_wrong_worker_setting_is_named_with_its_value(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=name) as caught:
+        WorkerSettings.from_env({name: value})
+    assert repr(value) in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["0", "-5", "1e6", "many", "٣", "9" * 30])
+def test_a_wrong_size_limit_is_named_with_its_value(value: str) -> None:
+    with pytest.raises(ConfigError, match="FLASHML_MAX_ARTIFACT_BYTES"):
+        CoordinatorSettings.from_env({"FLASHML_MAX_ARTIFACT_BYTES": value})
