@@ -3,6 +3,7 @@
 Durations are computed only between times of equal boot id.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from chaos.history import Event, History, integer, items, mapping, text
@@ -95,7 +96,8 @@ def goodput(history: History, role: str = "main") -> float | None:
     """Return useful steps / executed steps of a job, None where they cannot be counted.
 
     Executed are, for each attempt, the steps from where it took over to its last one: as the
-    accepted attempt says, or as the coordinator heard of a lost one, whose last steps are missing.
+    accepted attempt says; of a lost one as the coordinator heard or its newest checkpoint shows,
+    so that its very last steps are missing.
     """
     starts = {
         str(link["attempt_id"]): integer(link.get("step")) or 0
@@ -104,18 +106,31 @@ def goodput(history: History, role: str = "main") -> float | None:
         for link in items(tree.get("lineage"))
     }
     ends: dict[str, int] = {}
+    for attempt_id, step in (*_heard(history, role), *_saved(history, role)):
+        ends[attempt_id] = max(step, ends.get(attempt_id, 0))
+    ends |= _accepted_end(history, role)
+    executed = sum(max(0, end - starts.get(attempt, 0)) for attempt, end in ends.items())
+    return max(ends.values()) / executed if executed else None
+
+
+def _heard(history: History, role: str) -> Iterator[tuple[str, int]]:
     for job in history.of("task"):
         task = mapping(job.get("task"))
         lease_id, step = text(task.get("lease_id")), integer(task.get("step"))
         if job.get("role") == role and lease_id is not None and step is not None:
-            ends[lease_id] = max(step, ends.get(lease_id, 0))
-    ends |= _accepted_end(history, role)
-    executed = sum(max(0, end - starts.get(lease_id, 0)) for lease_id, end in ends.items())
-    return max(ends.values()) / executed if executed else None
+            yield lease_id, step
+
+
+def _saved(history: History, role: str) -> Iterator[tuple[str, int]]:
+    for tree in history.of("committed", "checkpoints"):
+        for found in items(tree.get("checkpoints", tree.get("steps"))):
+            attempt_id, step = text(found.get("attempt_id")), integer(found.get("step"))
+            if tree.get("role") == role and attempt_id is not None and step is not None:
+                yield attempt_id, step
 
 
 def _accepted_end(history: History, role: str) -> dict[str, int]:
-    """Return the last step of the accepted attempt, by its own word, where it says one."""
+    """Return the last step of the accepted attempt by its own word, where it says one."""
     finals = [final for final in history.of("job_final") if final.get("role") == role]
     tasks = items(finals[-1].get("tasks")) if finals else []
     steps = integer(mapping(finals[-1].get("metrics")).get("steps")) if finals else None

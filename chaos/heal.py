@@ -30,7 +30,8 @@ def heal(machine: Machine, folders: Iterable[Path], say: Callable[[str], None]) 
     healing = Healing()
     for folder in folders:
         for journal in sorted(folder.glob(f"*/{JOURNAL}")):
-            _heal_journal(machine, journal, healing, say)
+            if not journal.parent.is_symlink():
+                _heal_journal(machine, journal, healing, say)
     for run_id in machine.runs():
         if run_id in healing.under_way:
             continue

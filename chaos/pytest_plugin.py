@@ -43,10 +43,9 @@ def run_experiment(
     )
 
     def run(experiment: Experiment) -> Result:
-        try:
-            result = runner.run(experiment, options, chaos_machine, print)
-        except ChaosError as error:
-            pytest.fail(f"cannot run {experiment.name}: {error}", pytrace=False)
+        result, problem = _outcome(experiment, options, chaos_machine)
+        if result is None:
+            pytest.fail(f"cannot run {experiment.name}: {problem}", pytrace=False)
         if result.exit_code == runner.EXIT_INTERRUPTED:
             raise KeyboardInterrupt
         if result.exit_code != 0:
@@ -54,6 +53,15 @@ def run_experiment(
         return result
 
     return run
+
+
+def _outcome(
+    experiment: Experiment, options: Options, machine: Machine
+) -> tuple[Result | None, ChaosError | None]:
+    try:
+        return runner.run(experiment, options, machine, print), None
+    except ChaosError as error:
+        return None, error
 
 
 def explain(result: Result) -> str:

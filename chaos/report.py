@@ -33,8 +33,9 @@ th { color:var(--dim); font-weight:600 } pre { background:var(--card); padding:1
 svg text { fill:var(--ink); font:11px system-ui,sans-serif; text-anchor:middle }
 svg .lane { text-anchor:start; font-size:13px } svg .time { fill:var(--dim) }
 svg .rail { stroke:var(--line); stroke-width:2 } svg .tick { stroke:var(--line) }
-svg .span { fill:var(--span) } svg .good { fill:var(--good) } svg .bad { fill:var(--bad) }
-svg .warn { fill:var(--warn) }
+svg .span { fill:var(--span); stroke:var(--page) }
+svg .hurt { fill:var(--bad); opacity:.3 } svg .good { fill:var(--good) }
+svg .bad { fill:var(--bad) } svg .warn { fill:var(--warn) }
 """
 
 

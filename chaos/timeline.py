@@ -1,11 +1,11 @@
-"""The time line of a run as inline SVG: a lane for each job and one for the faults."""
+"""The time line of a run as inline SVG: a lane for each job and each fault."""
 
 from dataclasses import dataclass
 from html import escape
 
-from chaos.history import History, Record, integer, mapping, text
+from chaos.history import History, Record, mapping, text
 
-WIDTH, LEFT, RIGHT, LANE, TOP = 1000, 110, 20, 46, 12
+WIDTH, LEFT, RIGHT, LANE, TOP = 1000, 170, 20, 46, 12
 NS = 1_000_000_000
 MARKS = {
     "LEASE_CLAIMED": ("claim", "good"),
@@ -31,12 +31,13 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """An attempt: the time from its claim to the next claim of its task, or to its end."""
+    """An attempt from its claim to the next one or its end, or a fault until its receipt."""
 
     lane: str
     begin_ns: int
     end_ns: int
     label: str
+    tone: str = "span"
 
 
 def render(history: History) -> str:
@@ -44,7 +45,7 @@ def render(history: History) -> str:
     marks, spans = _marks(history), _spans(history)
     if not marks:
         return ""
-    lanes = [*dict.fromkeys(mark.lane for mark in sorted(marks, key=lambda mark: mark.lane))]
+    lanes = [*dict.fromkeys(mark.lane for mark in sorted(marks, key=lambda mark: mark.at_ns))]
     begin = min(mark.at_ns for mark in marks)
     end = max([mark.at_ns for mark in marks] + [span.end_ns for span in spans]) + 1
     height = TOP + LANE * len(lanes) + 34
@@ -80,8 +81,9 @@ def _axis(total_s: float, height: int) -> list[str]:
 
 
 def _span(span: Span, begin: float, end: float, y: int) -> str:
+    width = max(2.0, end - begin)
     return (
-        f'<rect class="span" x="{begin:.1f}" y="{y + 16}" width="{max(2.0, end - begin):.1f}" '
+        f'<rect class="{span.tone}" x="{begin:.1f}" y="{y + 16}" width="{width:.1f}" '
         f'height="12" rx="3"><title>{escape(span.label)}</title></rect>'
     )
 
@@ -118,24 +120,36 @@ def _marks(history: History) -> list[Mark]:
         for event in history.events()
         if event.type in MARKS
     ]
-    fault_ids = {str(receipt["fault_id"]) for receipt in history.of("fault_receipt")}
     for record in history.records:
-        marks += _fault_marks(record, fault_ids)
+        marks += _fault_marks(record)
     return marks
 
 
-def _fault_marks(record: Record, fault_ids: set[str]) -> list[Mark]:
-    fault_id = str(record.data.get("fault_id"))
+def _fault_marks(record: Record) -> list[Mark]:
+    lane = f"{record.data.get('fault_id')}"
     if record.kind == "fault_firing":
-        return [Mark("faults", record.t_ns, fault_id, "bad", "fires")]
+        return [Mark(lane, record.t_ns, "fires", "bad", lane)]
     if record.kind == "fault_receipt":
-        at_ns = integer(record.data.get("took_effect_ns")) or record.t_ns
-        return [Mark("faults", at_ns, str(record.data["landed"]), "warn", fault_id)]
-    if record.kind == "undo" and fault_id in fault_ids and record.data.get("state") == "done":
-        return [
-            Mark("faults", record.t_ns, "undone", "good", f"{fault_id}: {record.data['action']}")
-        ]
+        landed = str(record.data["landed"])
+        tone = "good" if landed == "landed" else "warn"
+        return [Mark(lane, record.t_ns, landed, tone, "its receipt is complete")]
+    is_of_fault = record.kind == "undo" and record.data.get("fault_id") is not None
+    if is_of_fault and record.data.get("state") == "done":
+        return [Mark(lane, record.t_ns, "undone", "good", str(record.data["action"]))]
     return []
+
+
+def _fault_spans(history: History) -> list[Span]:
+    fired = {
+        str(record.data["fault_id"]): record.t_ns
+        for record in history.records
+        if record.kind == "fault_firing"
+    }
+    return [
+        Span(fault_id, fired[fault_id], record.t_ns, "from firing to receipt", "hurt")
+        for record in history.records
+        if record.kind == "fault_receipt" and (fault_id := str(record.data["fault_id"])) in fired
+    ]
 
 
 def _spans(history: History) -> list[Span]:
@@ -154,4 +168,4 @@ def _spans(history: History) -> list[Span]:
                 begun[task] = (event.mono_ns, f"attempt {number} on {node}")
     ended = {str(e.task_id): f"job {roles.get(str(e.job_id), '?')}" for e in history.events()}
     spans += [Span(ended[task], since, last, label) for task, (since, label) in begun.items()]
-    return spans
+    return spans + _fault_spans(history)

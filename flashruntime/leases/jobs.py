@@ -1,17 +1,24 @@
 """Jobs: taken in whole, read in pages, cancelled at once."""
 
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from pydantic import JsonValue
+
 from flashruntime.errors import Conflict, InvalidInput
 from flashruntime.leases import views
 from flashruntime.leases.jsontext import clean, dump_model
-from flashruntime.leases.ledger import Ledger, newest_lease, of_job, wanted_job
+from flashruntime.leases.ledger import Ledger, new_lease_id, newest_lease, of_job, wanted_job
 from flashruntime.leases.record import EventDraft, JobRow, Submission, TaskCounts, TaskRow
 from flashruntime.leases.store import Transaction
 from flashruntime.leases.transitions import NS_PER_S
+from flashruntime.protocol.base import check_key
 from flashruntime.protocol.events import EventPage, EventType
 from flashruntime.protocol.jobs import JobPage, JobRecord, JobState
-from flashruntime.protocol.tasks import TaskPage
+from flashruntime.protocol.tasks import TaskPage, TaskPayload
 
 MAX_PAGE = 10_000
+CHUNK = 1_000
 
 
 class JobBook(Ledger):
@@ -55,22 +62,30 @@ class JobBook(Ledger):
             request_digest=submission.request_digest,
             counts=TaskCounts(pending=len(submission.payloads)),
         )
+        _check_prefix(job)
         job = tx.add_job(job, dump_model(spec))
-        rows = [
-            TaskRow(f"{job.job_id}-{index:05d}", job.job_id, job.seq, index)
-            for index in range(len(submission.payloads))
-        ]
-        tx.add_tasks(
-            (row, dump_model(payload))
-            for row, payload in zip(rows, submission.payloads, strict=True)
-        )
-        accepted = of_job(EventType.JOB_ACCEPTED, job, {"name": job.name, "tasks": len(rows)})
-        created = [
-            EventDraft(EventType.TASK_CREATED, job.job_id, row.task_id, None, {"index": row.index})
-            for row in rows
-        ]
-        self._append(tx, [accepted, *created])
+        data: dict[str, JsonValue] = {"name": job.name, "tasks": len(submission.payloads)}
+        self._append(tx, [of_job(EventType.JOB_ACCEPTED, job, data)])
+        for chunk in _chunks(submission.payloads):
+            self._add_tasks(tx, job, chunk)
         return job
+
+    def _add_tasks(
+        self, tx: Transaction, job: JobRow, payloads: Sequence[tuple[int, TaskPayload]]
+    ) -> None:
+        created = []
+        for index, payload in payloads:
+            row = TaskRow(f"{job.job_id}-{index:05d}", job.job_id, job.seq, index)
+            created.append((row, dump_model(payload)))
+        tx.add_tasks(created)
+        kind = EventType.TASK_CREATED
+        self._append(
+            tx,
+            [
+                EventDraft(kind, job.job_id, row.task_id, None, {"index": row.index})
+                for row, _ in created
+            ],
+        )
 
     def cancel_job(self, job_id: str) -> JobRecord:
         """End a job and fence all its leases; a job that has ended stays as it is. NotFound."""
@@ -120,3 +135,19 @@ def _bounded(limit: int) -> int:
     if limit < 1:
         raise InvalidInput(f"limit must be at least 1, it is {limit}")
     return min(limit, MAX_PAGE)
+
+
+def _check_prefix(job: JobRow) -> None:
+    """Refuse an output prefix that leaves no room for the keys of a task."""
+    try:
+        check_key(f"{job.prefix_of(job.counts.pending, new_lease_id())}/output")
+    except ValueError as error:
+        raise InvalidInput(f"artifacts.outputPrefix is too long or unsafe: {error}") from error
+
+
+def _chunks(
+    payloads: Sequence[TaskPayload],
+) -> Iterator[list[tuple[int, TaskPayload]]]:
+    numbered = enumerate(payloads)
+    while chunk := list(islice(numbered, CHUNK)):
+        yield chunk

@@ -1,6 +1,7 @@
 """Strict JSON and valid Unicode from whatever a job or a client sent."""
 
 from pydantic import BaseModel, JsonValue
+from pydantic_core import PydanticSerializationError
 
 from flashruntime.errors import InvalidInput
 from flashruntime.protocol.base import strict_dumps
@@ -34,4 +35,7 @@ def dumps(value: JsonValue, what: str) -> str:
 
 def dump_model(model: BaseModel) -> str:
     """Return a wire model as strict JSON."""
-    return dumps(model.model_dump(mode="json"), type(model).__name__)
+    try:
+        return model.model_dump_json()
+    except PydanticSerializationError:
+        return dumps(model.model_dump(mode="json"), type(model).__name__)

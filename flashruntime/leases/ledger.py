@@ -1,5 +1,6 @@
 """What all parts of the manager share: store, clock, and how a change is written down."""
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -125,6 +126,11 @@ def attempt(tx: Transaction, lease_id: str) -> tuple[TaskRow, LeaseRow]:
 def newest_lease(tx: Transaction, task: TaskRow) -> LeaseRow | None:
     """Return the newest lease of a task, None before its first claim."""
     return None if task.lease_id is None else tx.lease(task.lease_id)
+
+
+def new_lease_id() -> str:
+    """Return an id that no other lease has."""
+    return f"lease-{secrets.token_hex(16)}"
 
 
 def of_job(kind: EventType, job: JobRow, data: dict[str, JsonValue]) -> EventDraft:

@@ -3,7 +3,6 @@
 Every call is one transaction, is on disk before it returns, and can be repeated.
 """
 
-import secrets
 from collections.abc import Callable, Sequence
 
 from pydantic import JsonValue
@@ -13,7 +12,7 @@ from flashruntime.leases import objects, transitions, views
 from flashruntime.leases.fingerprint import fingerprint
 from flashruntime.leases.jobs import JobBook
 from flashruntime.leases.jsontext import clean, dumps
-from flashruntime.leases.ledger import attempt, newest_lease, wanted_job
+from flashruntime.leases.ledger import attempt, new_lease_id, newest_lease, wanted_job
 from flashruntime.leases.nodes import NodeRegistry
 from flashruntime.leases.objects import ObjectIndex
 from flashruntime.leases.record import (
@@ -104,7 +103,7 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
         now_ns: int,
     ) -> Lease:
         job = wanted_job(tx, task.job_id)
-        lease_id = f"lease-{secrets.token_hex(16)}"
+        lease_id = new_lease_id()
         granted = LeaseRow(
             lease_id=lease_id,
             task_id=task.task_id,
@@ -116,7 +115,7 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
             state=LeaseState.LIVE,
             lease_ns=job.lease_ns,
             deadline_ns=now_ns + job.lease_ns,
-            output_prefix=f"{job.output_prefix}/{job.job_id}/{task.index:05d}/{lease_id}",
+            output_prefix=job.prefix_of(task.index, lease_id),
         )
         change = transitions.claim(task, previous, granted)
         self._apply(tx, task, change)

@@ -16,8 +16,8 @@ _LEASE_SEGMENT = re.compile(r"lease-[0-9a-f]{32}")
 
 
 def find_owner(tx: Transaction, key: str) -> LeaseRow | None:
-    """Return the lease under whose output prefix a key lies."""
-    for segment in key.split("/"):
+    """Return the innermost lease under whose output prefix a key lies."""
+    for segment in reversed(key.split("/")):
         if _LEASE_SEGMENT.fullmatch(segment):
             lease = tx.lease(segment)
             if lease is not None and key.startswith(f"{lease.output_prefix}/"):

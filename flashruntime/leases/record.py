@@ -79,6 +79,10 @@ class JobRow:
     request_digest: str
     counts: TaskCounts
 
+    def prefix_of(self, index: int, lease_id: str) -> str:
+        """Return where a lease of the task `index` puts its outputs."""
+        return f"{self.output_prefix}/{self.job_id}/{index:05d}/{lease_id}"
+
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:

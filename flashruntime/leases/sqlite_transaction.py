@@ -64,12 +64,15 @@ class SqliteTransaction:
 
     def add_tasks(self, tasks: Iterable[tuple[TaskRow, str]]) -> None:
         """Insert tasks, each with its payload as JSON."""
-        for task, payload_json in tasks:
-            values = rows.task_values(task)
-            self._db.execute(
-                "INSERT INTO tasks VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", values
-            )
-            self._db.execute("INSERT INTO payloads VALUES (?,?)", (task.task_id, payload_json))
+        added = list(tasks)
+        self._db.executemany(
+            "INSERT INTO tasks VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            [rows.task_values(task) for task, _ in added],
+        )
+        self._db.executemany(
+            "INSERT INTO payloads VALUES (?,?)",
+            [(task.task_id, payload_json) for task, payload_json in added],
+        )
 
     def job(self, job_id: str) -> JobRow | None:
         """Return a job."""

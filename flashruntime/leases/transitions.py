@@ -20,6 +20,7 @@ from flashruntime.protocol.failures import Decision, Evidence, RecoveryAction
 from flashruntime.protocol.tasks import TaskState
 
 MAX_LOSS_RUN = 100
+MAX_LOG_TAIL = 16_384
 NS_PER_S = 1_000_000_000
 Data = dict[str, JsonValue]
 
@@ -183,7 +184,8 @@ def failure_events(
     lease: LeaseRow, reason: str, evidence: Evidence, decision: Decision
 ) -> tuple[EventDraft, ...]:
     """Return the record of a failure: what was seen, what it is called, what is done about it."""
-    seen = evidence.model_dump(mode="json")
+    kept = (evidence.log_tail or "")[-MAX_LOG_TAIL:] or None
+    seen = evidence.model_copy(update={"log_tail": kept}).model_dump(mode="json")
     policy: Data = {"policy_version": decision.policy_version, "reason": decision.reason}
     policy |= {"failure_class": decision.failure_class.value}
     policy |= {"evidence": {key: value for key, value in seen.items() if key != "log_tail"}}

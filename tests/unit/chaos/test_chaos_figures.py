@@ -79,15 +79,20 @@ def test_goodput_counts_what_was_executed_twice() -> None:
     assert goodput(history(*LOST)) == pytest.approx(60 / 70)
 
 
+def test_steps_that_a_cut_off_holder_saved_unheard_are_counted() -> None:
+    saved = (16, "committed", {"role": "main", "steps": [{"attempt_id": "a", "step": 58}]})
+    assert goodput(history(*LOST, saved)) == pytest.approx(60 / 78)
+
+
 def test_a_claim_without_an_expiry_is_the_detection() -> None:
     told = [entry for entry in LOST if entry[2].get("type") != "LEASE_EXPIRED"]
     (loss,) = losses(history(*told))
     assert loss.detected_s == 4.0
 
 
-def test_between_different_boots_nothing_is_measured() -> None:
+def test_the_coordinators_times_are_not_compared_with_those_of_another_boot() -> None:
     (loss,) = losses(history(*LOST, boot_id="another"))
-    assert (loss.detected_s, loss.reclaimed_s, loss.progressed_s) == (None, None, None)
+    assert (loss.detected_s, loss.reclaimed_s) == (None, None)
 
 
 def test_without_a_loss_there_are_no_times_and_goodput_may_be_unknown() -> None:

@@ -345,7 +345,9 @@ class SqliteLeaseMachine(LeaseMachine):
 
 
 @pytest.mark.parametrize(
-    ("machine", "examples"), [(LeaseMachine, 100), (SqliteLeaseMachine, 25)], ids=["memory", "sqlite"]
+    ("machine", "examples"),
+    [(LeaseMachine, 100), (SqliteLeaseMachine, 25)],
+    ids=["memory", "sqlite"],
 )
 def test_leases_keep_their_promises(machine: type[LeaseMachine], examples: int) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]

@@ -65,6 +65,23 @@ def test_a_job_without_tasks_is_refused(world: Any) -> None:
         world.submit(tasks=0)
 
 
+def test_an_output_prefix_without_room_for_keys_is_refused(world: Any) -> None:
+    """Otherwise no task of the job could ever be claimed."""
+    good = world.submit(job_id="job-good").spec
+    artifacts = good.spec.artifacts.model_copy(update={"outputPrefix": "p/" * 500 + "p"})
+    section = good.spec.model_copy(update={"artifacts": artifacts})
+    bad = good.model_copy(update={"spec": section})
+    payloads = (TaskPayload(type="command"),)
+    with pytest.raises(InvalidInput, match="outputPrefix"):
+        world.manager.submit(Submission("job-bad", bad, payloads, 10.0, None, "d"))
+
+
+def test_a_large_job_is_stored_whole(world: Any) -> None:
+    world.submit(tasks=2_500)
+    assert world.manager.tasks("job-1", 2_497, 10).items[-1].task_id == "job-1-02499"
+    assert world.count("TASK_CREATED") == 2_500
+
+
 def test_jobs_are_paged_newest_first(world: Any) -> None:
     for number in range(5):
         world.submit(job_id=f"job-{number}")

@@ -7,6 +7,7 @@ from threading import Event
 from typing import cast
 
 from flashruntime.config import WorkerSettings
+from flashruntime.errors import CoordinatorUnreachable
 from flashruntime.launch.local import LocalLauncher
 from flashruntime.protocol.failures import Decision, EndedBy, FailureClass, RecoveryAction
 from flashruntime.protocol.nodes import NodeRegistered, NodeRegistration
@@ -96,3 +97,26 @@ def test_a_long_poll_does_not_hold_up_a_worker_that_leaves(tmp_path: Path) -> No
     agent_of(tmp_path, stop, client).run()
     assert client.failed == []
     assert stop.remaining_s() > 3.0
+
+
+class Forgetful(Coordinated):
+    """Loses the answers to the first two claims."""
+
+    def __init__(self, stop: StopRequest) -> None:
+        super().__init__(stop)
+        self.claim_ids: list[str | None] = []
+
+    def claim(self, request: ClaimRequest) -> Lease:
+        self.claim_ids.append(request.claim_id)
+        if len(self.claim_ids) < 3:
+            raise CoordinatorUnreachable
+        return super().claim(request)
+
+
+def test_a_claim_whose_answer_was_lost_is_repeated_under_the_same_id(tmp_path: Path) -> None:
+    """Otherwise the lease that was given would lie idle until it lapses."""
+    stop = StopRequest(5.0)
+    client = Forgetful(stop)
+    agent_of(tmp_path, stop, client).run()
+    assert len(client.claim_ids) == 3
+    assert len(set(client.claim_ids)) == 1
