@@ -67,8 +67,13 @@ class WriteWindow:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """One file before and after its bits were flipped; `at_ns` is CLOCK_MONOTONIC."""
+    """One file before and after its bits were flipped; `at_ns` is CLOCK_MONOTONIC.
 
+    `manifest_id` and `attempt_id` are those of the checkpoint that it belongs to.
+    """
+
+    manifest_id: str
+    attempt_id: str
     path: str
     before_sha256: str
     after_sha256: str

@@ -239,7 +239,10 @@ class FakeSystem:
             if not found:
                 raise NoTarget(f"no checkpoint of {job_id}")
             found[-1] = replace(found[-1], state="corrupt", reason="hash")
-            return found[-1].step, Flip("part-0", "b" * 64, "c" * 64, time.monotonic_ns())
+            newest = found[-1]
+            writer, manifest = str(newest.attempt_id), str(newest.manifest_id)
+            flip = Flip(manifest, writer, "part-0", "b" * 64, "c" * 64, time.monotonic_ns())
+            return newest.step, flip
 
     # Stack
 

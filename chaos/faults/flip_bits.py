@@ -13,7 +13,8 @@ CLAIM_TIMEOUT_S = 30.0
 class FlipBits:
     """Parameter `choice`: the seeded number that picks part, offset and bit.
 
-    Landed where the file reads back other bytes, and no attempt claimed the task before that.
+    Landed where the file reads back other bytes, and before anybody claimed the task after the
+    attempt that wrote it.
     """
 
     kind: str = "flip_bits"
@@ -27,13 +28,13 @@ class FlipBits:
         target = scene.target()
         if target.job_id is None or target.task_id is None:
             raise NoTarget(f"{target.symbol} is no checkpoint tree")
-        holder = scene.observation().events_of(target.task_id, "LEASE_CLAIMED")[-1:]
         choice = integer(scene.action.params.get("choice")) or 0
         step, flip = scene.world.files.flip_newest(target.job_id, target.task_id, choice)
         return {
             "task_id": target.task_id,
-            "lease_id": holder[0]["lease_id"] if holder else None,
+            "lease_id": flip.attempt_id,
             "step": step,
+            "corrupted": [{"manifest_id": flip.manifest_id, "step": step}],
             "path": flip.path,
             "before_sha256": flip.before_sha256,
             "after_sha256": flip.after_sha256,

@@ -72,7 +72,7 @@ def _one_try(scene: Scene) -> JsonMap:
 
 
 def _own_window(scene: Scene, target: Target) -> WriteWindow | None:
-    """Wait for a window of the holder; what a dead attempt left looks like one, and is passed by."""
+    """Wait for a window of the holder; what a dead attempt left looks like one."""
     min_step = integer(scene.action.params.get("min_step")) or 0
     job_id, task_id = str(target.job_id), str(target.task_id)
     while (left_s := scene.remaining_s()) > 0:

@@ -68,6 +68,7 @@ class FlipAnswer(BaseModel):
     at_ns: int
     step: int
     manifest_id: str
+    attempt_id: str
     path: str
     before: str
     after: str
@@ -133,7 +134,14 @@ class VolumeFiles:
         answer = self._helper.run("flip", request, FlipAnswer)
         if answer.before == answer.after:
             raise CannotRun(f"the bit flipped in {answer.path} is not seen when it is read back")
-        return answer.step, Flip(answer.path, answer.before, answer.after, answer.at_ns)
+        return answer.step, Flip(
+            manifest_id=answer.manifest_id,
+            attempt_id=answer.attempt_id,
+            path=answer.path,
+            before_sha256=answer.before,
+            after_sha256=answer.after,
+            at_ns=answer.at_ns,
+        )
 
     def _tree(self, job_id: str, task_id: str, *, hashed: bool) -> TreeAnswer:
         request: JsonMap = {"root": _root(READ_ONLY, job_id, task_id), "hash": hashed}

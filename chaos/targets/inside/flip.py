@@ -2,7 +2,8 @@
 
 Request: {"root": path, "part": int, "offset": float, "bit": int}; `part` is taken modulo the
 number of parts, `offset` is a fraction of the part's size. Flipping the same bit again restores it.
-Answer: {"at_ns", "step", "manifest_id", "path", "before", "after"}.
+Answer: {"at_ns", "step", "manifest_id", "attempt_id", "path",
+"before", "after"}.
 """
 
 import hashlib
@@ -59,6 +60,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         "at_ns": flipped_ns,
         "step": step,
         "manifest_id": manifest["manifest_id"],
+        "attempt_id": manifest["attempt_id"],
         "path": f"{directory.name}/{part['key']}",
         "before": before,
         "after": digest(path),
