@@ -42,6 +42,7 @@ def forked(tmp_path: Path) -> Callable[..., Ended]:
 
     sklearn.datasets.load_digits()
     torch.set_num_threads(1)
+    torch.optim.Adam([torch.zeros(1, requires_grad=True)])
 
     def run(
         action: Callable[[], object],

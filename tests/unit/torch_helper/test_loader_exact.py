@@ -80,7 +80,6 @@ class Run:
     def __init__(self, kind, state=None, draws_before=0):
         import torch
 
-        from flashruntime.torch import rng
         from flashruntime.torch.loader import resumable
 
         torch.manual_seed(1)
@@ -93,11 +92,11 @@ class Run:
             position, streams = state
             self.loader.flash_position.load_state_dict(position, streams)
             self.loader.flash_order.restore(streams)
-        self.capture = lambda: (
-            self.loader.flash_position.state_dict(),
-            self.loader.flash_order.capture(),
-        )
-        self.rng = rng
+
+    def capture(self):
+        """Return what a checkpoint would keep."""
+        loader = self.loader
+        return loader.flash_position.state_dict(), loader.flash_order.capture()
 
     def train(self, stop_after=None):
         """Return what was seen, and the state after `stop_after` batches."""

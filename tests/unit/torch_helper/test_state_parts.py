@@ -6,15 +6,15 @@ pytestmark = pytest.mark.torch
 
 
 def round_trip(state):
-    from flashruntime.torch.state import pack, unpack
+    from flashruntime.torch.state import Packer, unpack
 
-    return unpack({key: bytearray(part) for key, part in pack(state).items()})
+    return unpack({key: bytearray(part) for key, part in Packer().pack(state).items()})
 
 
 def size_bytes(state):
-    from flashruntime.torch.state import pack
+    from flashruntime.torch.state import Packer
 
-    return sum(len(part) for part in pack(state).values())
+    return sum(len(part) for part in Packer().pack(state).values())
 
 
 def test_plain_values_tensors_and_numpy_arrays_come_back_equal():
@@ -40,10 +40,10 @@ def test_plain_values_tensors_and_numpy_arrays_come_back_equal():
 @pytest.mark.parametrize("value", [{1, 2}, object(), len, [{"deep": {3}}]])
 def test_what_would_need_code_to_load_is_refused_by_name(value):
     from flashruntime.errors import InvalidInput
-    from flashruntime.torch.state import pack
+    from flashruntime.torch.state import Packer
 
     with pytest.raises(InvalidInput, match=r"state 'ledger\.bad"):
-        pack({"ledger": {"bad": value}})
+        Packer().pack({"ledger": {"bad": value}})
 
 
 def test_069_a_view_takes_the_room_of_its_own_elements():
@@ -88,14 +88,26 @@ def test_the_versions_that_a_module_notes_in_its_state_survive():
 def test_a_state_larger_than_a_part_is_split():
     import torch
 
-    from flashruntime.protocol.checkpoints import MAX_PART_BYTES
-    from flashruntime.torch.state import pack
+    from flashruntime.torch.state import PART_BYTES, Packer
 
-    big = torch.arange(20_000_000, dtype=torch.float32)
-    parts = pack({"big": big})
-    assert list(parts) == ["state-00000.bin", "state-00001.bin"]
-    assert len(parts["state-00000.bin"]) == MAX_PART_BYTES
+    big = torch.arange(PART_BYTES // 2, dtype=torch.float32)
+    parts = Packer().pack({"big": big})
+    assert [len(part) for part in parts.values()][:2] == [PART_BYTES, PART_BYTES]
+    assert list(parts)[-1] == "state-00002.bin"
     assert torch.equal(round_trip({"big": big})["big"], big)
+
+
+@pytest.mark.parametrize("sizes", [(10, 9_000_000, 10), (9_000_000, 10, 9_000_000)])
+def test_buffers_are_reused_without_a_trace_of_the_save_before(sizes):
+    import torch
+
+    from flashruntime.torch.state import Packer, unpack
+
+    packer = Packer()
+    for number, size in enumerate(sizes):
+        parts = packer.pack({"w": torch.full((size,), number)})
+        back = unpack({key: bytearray(part) for key, part in parts.items()})
+        assert torch.equal(back["w"], torch.full((size,), number))
 
 
 def test_c3_a_checkpoint_that_carries_code_does_not_load(tmp_path):
