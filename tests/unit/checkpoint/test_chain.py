@@ -45,6 +45,14 @@ def test_nothing_to_resume_from_is_none(tree):
     assert tree.begin().resume() is None
 
 
+def test_where_nothing_is_left_to_resume_from_the_reasons_are_told(tree, save):
+    save(tree.begin(), 1)
+    os.truncate(tree.step(1) / "model.bin", 1)
+    successor = tree.begin()
+    assert successor.resume() is None
+    assert [(r.step, r.kind) for r in successor.rejections] == [(1, "corrupt")]
+
+
 def test_a_damaged_newest_and_second_newest_fall_back_to_the_third(tree, save):
     save(tree.begin(), 1, 2, 3)
     for step in (2, 3):
