@@ -2,7 +2,7 @@
 # Prints the base image that builds start from: BASE_IMAGE, else python:3.13-slim where it is here or can be pulled,
 # else an equivalent made from Debian packages, which is kept as flashruntime/base:trixie.
 set -euo pipefail
-STEP=base
+export STEP=base
 # shellcheck source=docker/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -35,8 +35,9 @@ require_bootstrap() {
         "install it (apt-get install mmdebstrap), or run as root" "$remedy"
     say "installing mmdebstrap"
     mapfile -t APT_OPTIONS < <(apt_options "$(private_dir apt-base)")
-    quietly "$LOG" apt-get "${APT_OPTIONS[@]}" update -q && apt_install "$LOG" mmdebstrap ||
+    if ! { quietly "$LOG" apt-get "${APT_OPTIONS[@]}" update -q && apt_install "$LOG" mmdebstrap; }; then
         fail "apt-get could not install mmdebstrap (see $LOG)" "$remedy"
+    fi
     rm -rf -- "$STATE_DIR/apt-base"
 }
 

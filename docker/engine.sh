@@ -2,7 +2,7 @@
 # A Docker engine with compose and buildx: the one that answers, else one that is installed and started here.
 # Verbs: ensure (default), stop (only an engine that this script started), status.
 set -euo pipefail
-STEP=engine
+export STEP=engine
 # shellcheck source=docker/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

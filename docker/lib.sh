@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # What every set-up script shares: messages, time limits, the lock, the host's package mirror.
 
+# shellcheck disable=SC2034
 LABEL="dev.flashruntime.owner=flashruntime"
 if [ -n "${FLASHML_ENGINE_STATE:-}" ]; then
     STATE_DIR=$FLASHML_ENGINE_STATE
@@ -9,10 +10,10 @@ elif [ "$(id -u)" -eq 0 ]; then
 else
     STATE_DIR="${XDG_STATE_HOME:-$HOME/.local/state}/flashruntime-engine"
 fi
-STARTED_AT="${STARTED_AT:-$SECONDS}"
+SETUP_T0="${FLASHML_SETUP_T0:-$EPOCHSECONDS}"
 
 say() {
-    printf '%-9s %4ss  %s\n' "${STEP:-setup}" "$((SECONDS - STARTED_AT))" "$*" >&2
+    printf '%-9s %4ss  %s\n' "${STEP:-setup}" "$((EPOCHSECONDS - SETUP_T0))" "$*" >&2
 }
 
 # fail MESSAGE...: the first argument is what went wrong, the others are remedies, one a line.
@@ -24,6 +25,9 @@ fail() {
 }
 
 have() { command -v "$1" >/dev/null 2>&1; }
+
+# digest FILE...: one digest over their contents, in the order given.
+digest() { cat -- "$@" | sha256sum | cut -d' ' -f1; }
 
 is_root() { [ "$(id -u)" -eq 0 ]; }
 
@@ -84,10 +88,11 @@ apt_options() {
         -o "Dir::Cache::pkgcache=" -o "Dir::Cache::srcpkgcache="
 }
 
-# apt_install LOG PACKAGE...: waits for another apt, never asks, installs nothing that was not needed.
+# apt_install LOG PACKAGE...: waits for another apt, repairs an interrupted one, never asks.
 apt_install() {
     local log=$1
     shift
+    DEBIAN_FRONTEND=noninteractive quietly "$log" dpkg --configure -a || return 1
     DEBIAN_FRONTEND=noninteractive quietly "$log" apt-get "${APT_OPTIONS[@]}" \
         -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confold \
         install -y --no-install-recommends "$@"
