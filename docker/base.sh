@@ -35,7 +35,7 @@ require_bootstrap() {
         "install it (apt-get install mmdebstrap), or run as root" "$remedy"
     say "installing mmdebstrap"
     mapfile -t APT_OPTIONS < <(apt_options "$(private_dir apt-base)")
-    if ! { quietly "$LOG" apt-get "${APT_OPTIONS[@]}" update -q && apt_install "$LOG" mmdebstrap; }; then
+    if ! { quietly "$LOG" apt_get "${APT_OPTIONS[@]}" update && apt_install "$LOG" mmdebstrap; }; then
         fail "apt-get could not install mmdebstrap (see $LOG)" "$remedy"
     fi
     rm -rf -- "$STATE_DIR/apt-base"

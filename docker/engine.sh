@@ -83,7 +83,7 @@ install_packages() {
     else
         read -ra names <<<"$(ubuntu_names "$wanted")"
     fi
-    quietly "$log" apt-get "${APT_OPTIONS[@]}" update -q ||
+    quietly "$log" apt_get "${APT_OPTIONS[@]}" update ||
         fail "apt-get update failed (see $log)" "check the network and the apt sources of this machine, then run it again"
     apt_install "$log" "${names[@]}" ||
         fail "apt-get could not install: ${names[*]} (see $log)" \

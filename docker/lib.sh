@@ -51,9 +51,28 @@ quietly() {
     return "$rc"
 }
 
+# One apt at a time among our own steps: apt and dpkg give up at once on some of each other's locks.
+alone() {
+    mkdir -p "$STATE_DIR"
+    flock --close "$STATE_DIR/apt.lock" "$@"
+}
+
+apt_get() { alone apt-get -q -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@"; }
+
 # The mirror that the host's own apt configuration names for its release; empty where there is none.
+# apt knows its sources only after an update, which fresh images lack.
 debian_mirror() {
+    local mirror
     [ "$(os_field ID)" = debian ] || return 0
+    mirror=$(known_mirror)
+    if [ -z "$mirror" ] && is_root; then
+        apt_get update >/dev/null 2>&1 </dev/null || true
+        mirror=$(known_mirror)
+    fi
+    printf '%s' "$mirror"
+}
+
+known_mirror() {
     local codename
     codename=$(os_field VERSION_CODENAME)
     # shellcheck disable=SC2016
@@ -92,10 +111,10 @@ apt_options() {
 apt_install() {
     local log=$1
     shift
-    DEBIAN_FRONTEND=noninteractive quietly "$log" dpkg --configure -a || return 1
-    DEBIAN_FRONTEND=noninteractive quietly "$log" apt-get "${APT_OPTIONS[@]}" \
-        -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confold \
-        install -y --no-install-recommends "$@"
+    export DEBIAN_FRONTEND=noninteractive
+    quietly "$log" alone dpkg --configure -a || return 1
+    quietly "$log" apt_get "${APT_OPTIONS[@]}" \
+        -o Dpkg::Options::=--force-confold install -y --no-install-recommends "$@"
 }
 
 # private_dir NAME: a fresh directory under the state directory; a killed predecessor's is removed first.

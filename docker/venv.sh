@@ -26,7 +26,7 @@ ensure_python() {
     if python=$(find_python) && can_make_venvs "$python"; then printf '%s' "$python" && return 0; fi
     if is_root && is_debian_like; then
         say "installing python3 and python3-venv"
-        if quietly "$log" apt-get update -q && apt_install "$log" python3 python3-venv; then
+        if quietly "$log" apt_get update && apt_install "$log" python3 python3-venv; then
             for python in "$(find_python || true)" /usr/bin/python3; do
                 if [ -n "$python" ] && can_make_venvs "$python"; then printf '%s' "$python" && return 0; fi
             done
