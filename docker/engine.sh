@@ -17,9 +17,9 @@ CHOICES=(
     "run this as root on Debian or Ubuntu with FLASHML_ENGINE unset: an engine is then installed and started"
 )
 
-server_version() {
-    have docker && timeout 10 docker version --format '{{.Server.Version}}' 2>"${ANSWER:-/dev/null}" | grep -E '^[0-9]'
-}
+engine_answer() { timeout 10 docker version --format '{{.Server.Version}}' 2>&1; }
+
+server_version() { have docker && engine_answer | grep -E '^[0-9]'; }
 
 # lives PID NAME: a killed process that nobody reaped is a zombie, and its pid may be another process's by now.
 lives() {
@@ -132,9 +132,10 @@ start_engine() {
 }
 
 refuse_unless_allowed() {
-    local why="no Docker engine answers"
-    if [ -s "$ANSWER" ]; then why="$why ($(head -n 1 "$ANSWER" | cut -c1-200))"; fi
-    if grep -qi 'permission denied' "$ANSWER"; then
+    local why="no Docker engine answers" answer=""
+    if have docker; then answer=$(engine_answer | grep -v '^$' | head -n 1 | cut -c1-200 || true); fi
+    [ -z "$answer" ] || why="$why ($answer)"
+    if [[ "$answer" == *"permission denied"* ]]; then
         fail "$why" "let this user use the engine (group docker, or a rootless engine), or run as root"
     fi
     uses_default_socket ||
@@ -180,8 +181,6 @@ check_disk() {
 
 ensure() {
     local version
-    ANSWER=$(mktemp)
-    trap 'rm -f -- "$ANSWER"' EXIT
     if ! server_version >/dev/null; then
         refuse_unless_allowed
         mkdir -p "$STATE_DIR"
