@@ -11,6 +11,7 @@ LOCAL=flashruntime/base:trixie
 PACKAGES=python3,python3-venv,python3-pip,python3-setuptools,python3-torch,ca-certificates
 PULL_S="${FLASHML_PULL_TIMEOUT_S:-120}"
 LOG="$STATE_DIR/base.log"
+PULL_ERROR="$STATE_DIR/pull.log"
 
 has_image() { docker image inspect "$1" >/dev/null 2>&1; }
 
@@ -74,8 +75,6 @@ build_local() {
 
 main() {
     mkdir -p "$STATE_DIR"
-    PULL_ERROR=$(mktemp)
-    trap 'rm -f -- "$PULL_ERROR"' EXIT
     if [ -n "${BASE_IMAGE:-}" ]; then
         has_image "$BASE_IMAGE" || pull "$BASE_IMAGE" ||
             fail "BASE_IMAGE=$BASE_IMAGE is neither here nor can it be pulled ($(pull_error))" \

@@ -17,21 +17,24 @@ CHOICES=(
     "run this as root on Debian or Ubuntu with FLASHML_ENGINE unset: an engine is then installed and started"
 )
 
-server_version() {
-    have docker && timeout 10 docker version --format '{{.Server.Version}}' 2>"${ANSWER:-/dev/null}" | grep -E '^[0-9]'
+engine_answer() { timeout 10 docker version --format '{{.Server.Version}}' 2>&1; }
+
+server_version() { have docker && engine_answer | grep -E '^[0-9]'; }
+
+# lives PID NAME: a killed process that nobody reaped is a zombie, and its pid may be another process's by now.
+lives() {
+    [[ "$(cat "/proc/$1/stat" 2>/dev/null)" == "$1 ($2) "[!ZX]* ]]
 }
+
+is_dockerd() { lives "$1" dockerd; }
 
 # The pid of any running dockerd, empty where there is none.
 dockerd_pid() {
-    local comm
-    for comm in /proc/[0-9]*/comm; do
-        if [ "$(cat "$comm" 2>/dev/null)" = dockerd ]; then
-            comm=${comm#/proc/}
-            printf '%s' "${comm%/comm}"
-            return 0
-        fi
+    local pid
+    for pid in /proc/[0-9]*; do
+        pid=${pid#/proc/}
+        if is_dockerd "$pid"; then printf '%s' "$pid" && return 0; fi
     done
-    return 0
 }
 
 uses_default_socket() {
@@ -46,7 +49,7 @@ wait_ready() {
     local deadline=$((SECONDS + READY_S))
     while [ "$SECONDS" -lt "$deadline" ]; do
         server_version >/dev/null && return 0
-        if [ -n "${1:-}" ] && ! kill -0 "$1" 2>/dev/null; then return 1; fi
+        if [ -n "${1:-}" ] && ! is_dockerd "$1"; then return 1; fi
         sleep 0.2
     done
     return 1
@@ -92,15 +95,22 @@ install_packages() {
     rm -rf -- "$STATE_DIR/apt"
 }
 
+# dockerd takes a pid file for a running process, whatever that process is by now; no dockerd runs here.
+remove_stale_pid_files() {
+    local containerd=/var/run/docker/containerd/containerd.pid
+    rm -f -- "$PID_FILE" /var/run/docker.pid
+    if [ -e "$containerd" ] && ! lives "$(cat "$containerd")" containerd; then rm -f -- "$containerd"; fi
+}
+
 start_by_hand() {
     local pid
-    rm -f -- "$PID_FILE"
+    remove_stale_pid_files
     : >"$LOG"
-    # A pid file of a killed engine may name a process that is another one by now; dockerd would refuse to start.
-    rm -f -- /var/run/docker.pid
     setsid dockerd --pidfile "$PID_FILE" >>"$LOG" 2>&1 </dev/null 9>&- &
     pid=$!
     echo "$pid" >"$OWNED"
+    # Until setsid has become dockerd, its pid bears another name.
+    while [ -e "/proc/$pid" ] && [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != dockerd ]; do sleep 0.05; done
     if ! wait_ready "$pid"; then
         kill "$pid" 2>/dev/null || true
         rm -f -- "$OWNED"
@@ -122,9 +132,10 @@ start_engine() {
 }
 
 refuse_unless_allowed() {
-    local why="no Docker engine answers"
-    if [ -s "$ANSWER" ]; then why="$why ($(head -n 1 "$ANSWER" | cut -c1-200))"; fi
-    if grep -qi 'permission denied' "$ANSWER"; then
+    local why="no Docker engine answers" answer=""
+    if have docker; then answer=$(engine_answer | grep -v '^$' | head -n 1 | cut -c1-200 || true); fi
+    [ -z "$answer" ] || why="$why ($answer)"
+    if [[ "$answer" == *"permission denied"* ]]; then
         fail "$why" "let this user use the engine (group docker, or a rootless engine), or run as root"
     fi
     uses_default_socket ||
@@ -141,7 +152,7 @@ await_foreign_engine() {
     [ -n "$pid" ] || return 1
     say "an engine (pid $pid) is running but does not answer yet: waiting up to $READY_S s"
     wait_ready "$pid" && return 0
-    kill -0 "$pid" 2>/dev/null || return 1
+    is_dockerd "$pid" || return 1
     fail "dockerd (pid $pid) runs but does not answer on the default socket" \
         "if this project started it: docker/engine.sh stop, then again; otherwise ask whoever runs it"
 }
@@ -170,8 +181,6 @@ check_disk() {
 
 ensure() {
     local version
-    ANSWER=$(mktemp)
-    trap 'rm -f -- "$ANSWER"' EXIT
     if ! server_version >/dev/null; then
         refuse_unless_allowed
         mkdir -p "$STATE_DIR"
@@ -195,7 +204,7 @@ ensure() {
 stop_pid() {
     local pid=$1 waited=0
     kill -TERM "$pid" 2>/dev/null || return 0
-    while kill -0 "$pid" 2>/dev/null; do
+    while is_dockerd "$pid"; do
         [ "$waited" -lt 150 ] || { kill -KILL "$pid" 2>/dev/null; say "it did not end within 30 s: killed"; break; }
         waited=$((waited + 1))
         sleep 0.2
@@ -212,7 +221,7 @@ stop() {
     if [ "$owner" = systemd ]; then
         systemctl stop docker.socket docker.service || true
         say "stopped the engine through systemd"
-    elif [ "$(cat "/proc/$owner/comm" 2>/dev/null)" = dockerd ]; then
+    elif is_dockerd "$owner"; then
         stop_pid "$owner"
         say "stopped the engine (pid $owner)"
     else

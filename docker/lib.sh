@@ -10,6 +10,10 @@ elif [ "$(id -u)" -eq 0 ]; then
 else
     STATE_DIR="${XDG_STATE_HOME:-$HOME/.local/state}/flashruntime-engine"
 fi
+if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 501)); then
+    echo "error: bash 5.1 or newer is needed, this is $BASH_VERSION" >&2
+    exit 1
+fi
 SETUP_T0="${FLASHML_SETUP_T0:-$EPOCHSECONDS}"
 
 say() {

@@ -27,10 +27,13 @@ host_ca_bundle() {
 }
 
 # An index that carries a password stays out of image builds, whose history would keep it.
-host_pip_index() {
-    local index=${PIP_INDEX_URL:-}
-    [ -n "$index" ] || index=$(pip config get global.index-url 2>/dev/null || true)
-    case "$index" in *@*) ;; *) printf '%s' "$index" ;; esac
+pip_index() {
+    local index
+    index=$(setting PIP_INDEX_URL "$(pip config get global.index-url 2>/dev/null || true)")
+    case "$index" in
+        *@*) say "the package index carries a password: image builds go without it" ;;
+        *) printf '%s' "$index" ;;
+    esac
 }
 
 load_settings() {
@@ -38,7 +41,7 @@ load_settings() {
     CA_BUNDLE=$(setting CA_BUNDLE "$(host_ca_bundle)")
     [ -r "$CA_BUNDLE" ] || fail "CA_BUNDLE=$CA_BUNDLE is not a readable file" "name a PEM bundle, or leave it unset"
     TORCH_INDEX_URL=$(setting TORCH_INDEX_URL "")
-    PIP_INDEX_URL=$(setting PIP_INDEX_URL "$(host_pip_index)")
+    PIP_INDEX_URL=$(pip_index)
     TOXIPROXY_IMAGE=$(setting TOXIPROXY_IMAGE "")
     export BASE_IMAGE
 }

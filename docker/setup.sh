@@ -21,9 +21,32 @@ start() {
     local name=$1
     shift
     set -m
-    (export STEP=$name && "$@") </dev/null &
+    run_step "$name" "$@" </dev/null &
     STEPS[$!]=$name
     set +m
+}
+
+# The set-up's end, even by SIGKILL, is its steps' end.
+run_step() {
+    local group=$BASHPID watcher
+    export STEP=$1
+    shift
+    watch "$group" &
+    watcher=$!
+    # shellcheck disable=SC2064
+    trap "kill $watcher 2>/dev/null || true" EXIT
+    "$@"
+}
+
+watch() {
+    local ticks=0
+    exec 9>&- 1>/dev/null
+    while kill -0 "$$" 2>/dev/null; do
+        sleep 1
+        ticks=$((ticks + 1))
+        [ $((ticks % 20)) -ne 0 ] || say "... under way"
+    done
+    kill -TERM -- "-$1"
 }
 
 end_steps() {

@@ -12,16 +12,17 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 engine_answers() { have docker && timeout 10 docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
 
 up() {
-    local log=.cache/setup/up.log
+    local log=.cache/setup/up.log port
+    port=$(setting FLASHML_PORT 8000)
     : >"$log"
     say "starting the coordinator and ${WORKERS:-2} workers"
     if ! quietly "$log" docker compose up --detach --wait --no-build --scale "worker=${WORKERS:-2}" coordinator worker; then
         if grep -qE 'port is already allocated|address already in use' "$log"; then
-            fail "port ${FLASHML_PORT:-8000} of this machine is in use" "choose another one: make up FLASHML_PORT=8123"
+            fail "port $port of this machine is in use" "choose another one: make up FLASHML_PORT=8123"
         fi
         fail "the stack did not become healthy" "look at: docker compose logs coordinator worker" "take it down: make down"
     fi
-    say "ready: http://127.0.0.1:${FLASHML_PORT:-8000} (make down stops it and keeps its volumes)"
+    say "ready: http://127.0.0.1:$port (make down stops it and keeps its volumes)"
 }
 
 down() {
@@ -73,7 +74,11 @@ clean() {
         .venv/bin/python -m chaos heal || say "chaos heal failed; removing by label"
     fi
     if engine_answers; then clean_engine; else say "no engine answers: nothing to remove there"; fi
-    docker/engine.sh stop
+    if engine_answers && [ -n "$(docker ps --quiet)" ]; then
+        say "containers that are not ours still run: the engine is left running (docker/engine.sh stop ends it)"
+    else
+        docker/engine.sh stop
+    fi
     remove_env_block
     rm -rf -- .venv .cache docker/toxiproxy/bin .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
     say "removed .venv, caches and our lines of .env; run directories (chaos-runs/) are kept"

@@ -45,6 +45,9 @@ install_all() {
 main() {
     local python inputs
     mkdir -p .cache/setup
+    # pip's temporary files of an interrupted installation go with the next one.
+    rm -rf .cache/setup/tmp && mkdir .cache/setup/tmp
+    export TMPDIR=$PWD/.cache/setup/tmp
     inputs=$(digest pyproject.toml constraints.txt docker/venv.sh)
     if [ "$(cat "$STAMP" 2>/dev/null)" = "$inputs" ] && .venv/bin/python -c '' 2>/dev/null; then return 0; fi
     python=$(ensure_python)

@@ -159,5 +159,5 @@ class Project:
     def up(self, ports: Mapping[str, str]) -> None:
         """Create and start the containers; images are never built or pulled here."""
         services = (COORDINATOR, TOXIPROXY, *self.workers)
-        verb = ("up", "--detach", "--no-build", "--pull", "never", *services)
+        verb = ("up", "--detach", "--no-deps", "--no-build", "--pull", "never", *services)
         compose(self.name, verb, {**self._variables, **ports})
