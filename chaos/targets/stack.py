@@ -5,7 +5,7 @@ import re
 import socket
 import subprocess
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from chaos.model import CannotRun, ChaosError
@@ -91,13 +91,7 @@ class ComposeStack:
 
     def up(self) -> None:
         """Start it, on other ports where one was snatched away; CannotRun says what to do."""
-        for left in reversed(range(PORT_TRIES)):
-            try:
-                self._project.up(free_ports())
-                break
-            except PortTaken:
-                if not left:
-                    raise
+        self._project.up_on_free_ports()
         self._helper.start()
 
     def unsteady(self) -> tuple[str, ...]:
@@ -156,8 +150,16 @@ class Project:
         self.workers = worker_services(workers)
         self._variables = {"FLASHML_RUN_ID": run_id, **images}
 
-    def up(self, ports: Mapping[str, str]) -> None:
-        """Create and start the containers; images are never built or pulled here."""
+    def up_on_free_ports(self) -> None:
+        """Create and start the containers, on other ports where one was snatched away."""
+        for _ in range(PORT_TRIES - 1):
+            with suppress(PortTaken):
+                self._up(free_ports())
+                return
+        self._up(free_ports())
+
+    def _up(self, ports: Mapping[str, str]) -> None:
+        """Run compose; images are never built or pulled here."""
         services = (COORDINATOR, TOXIPROXY, *self.workers)
         verb = ("up", "--detach", "--no-deps", "--no-build", "--pull", "never", *services)
         compose(self.name, verb, {**self._variables, **ports})
