@@ -5,7 +5,6 @@ Nothing here needs the process that made a run, so all of it works after that on
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -17,6 +16,7 @@ from docker.errors import APIError, ImageNotFound, NotFound
 
 from chaos.model import Audit, CannotRun, JsonMap, NoTarget, Undo
 from chaos.ports import RunSpec, World
+from chaos.targets import command
 from chaos.targets.containers import COORDINATOR, RunContainers
 from chaos.targets.engine import RUN_KEY, by_labels, connect, explained
 from chaos.targets.helper import Helper, helper_image
@@ -213,21 +213,9 @@ def _build_planted(planted: str) -> None:
     if not (ROOT / "chaos" / "payloads" / f"planted_{planted}.py").is_file():
         raise CannotRun(f"there is no planted build {planted!r}: chaos/payloads has no such plant")
     base = _images()["FLASHML_RUNTIME_IMAGE"]
-    command = ["docker", "build", "--quiet", "--tag", _planted_image(planted)]
-    command += ["--build-arg", f"RUNTIME_IMAGE={base}", "--build-arg", f"PLANT={planted}"]
-    command += ["--file", str(ROOT / "docker" / "planted.Dockerfile"), str(ROOT)]
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=BUILD_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CannotRun(f"the planted build {planted} was not made: {error}") from error
-    if done.returncode != 0:
-        words = " | ".join(done.stderr.strip().splitlines()[-3:])
-        raise CannotRun(f"the planted build {planted} was not made: {words}")
+    words = ["build", "--quiet", "--tag", _planted_image(planted)]
+    words += ["--build-arg", f"RUNTIME_IMAGE={base}", "--build-arg", f"PLANT={planted}"]
+    words += ["--file", str(ROOT / "docker" / "planted.Dockerfile"), str(ROOT)]
+    ended = command.run(words, {}, BUILD_TIMEOUT_S)
+    if ended.exit_code != 0:
+        raise CannotRun(f"the planted build {planted} was not made: {ended.last_words}")

@@ -1,15 +1,14 @@
 """The composed stack of one run: `docker compose` as a subprocess, with ports of its own."""
 
-import os
 import re
 import socket
-import subprocess
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from chaos.model import CannotRun, ChaosError
 from chaos.ports import Runtime
+from chaos.targets import command
 from chaos.targets.containers import COORDINATOR, RunContainers
 from chaos.targets.helper import Helper
 from chaos.targets.proxies import SERVICE as TOXIPROXY
@@ -49,27 +48,12 @@ def free_ports() -> dict[str, str]:
 def compose(project: str, verb: tuple[str, ...], variables: Mapping[str, str]) -> None:
     """Run one compose command; raise CannotRun with its last words, PortTaken for a port."""
     files = [word for name in FILES for word in ("--file", str(ROOT / name))]
-    command = ["docker", "compose", "--ansi", "never", "--project-name", project]
-    command += ["--project-directory", str(ROOT), *files, *verb]
-    try:
-        done = subprocess.run(
-            command,
-            env=os.environ | variables,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=UP_TIMEOUT_S,
-            check=False,
-        )
-    except FileNotFoundError as error:
-        raise CannotRun("there is no docker command; run `make chaos`, which gets one") from error
-    except subprocess.TimeoutExpired as error:
-        raise CannotRun(f"`docker compose {verb[0]}` took more than {UP_TIMEOUT_S:g} s") from error
-    if done.returncode != 0:
-        words = " | ".join(done.stderr.strip().splitlines()[-3:])
-        kind = PortTaken if PORT_TAKEN.search(done.stderr) else CannotRun
-        raise kind(f"`docker compose {verb[0]}` failed: {words}")
+    words = ["compose", "--ansi", "never", "--project-name", project]
+    words += ["--project-directory", str(ROOT), *files, *verb]
+    ended = command.run(words, variables, UP_TIMEOUT_S)
+    if ended.exit_code != 0:
+        kind = PortTaken if PORT_TAKEN.search(ended.errors) else CannotRun
+        raise kind(f"`docker compose {verb[0]}` failed: {ended.last_words}")
 
 
 class ComposeStack:
