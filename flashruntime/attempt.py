@@ -176,13 +176,18 @@ class Attempt:
     def install_notice(self) -> None:
         """Let SIGTERM set `notice`, so that the loop can save and exit with 143.
 
-        Outside of the main thread nothing is installed: Python allows handlers only there.
+        A handler that was there is called afterwards. Outside of the main thread nothing is
+        installed: Python allows handlers only there.
         """
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._on_notice)
+            previous = signal.getsignal(signal.SIGTERM)
 
-    def _on_notice(self, _signal: int, _frame: FrameType | None) -> None:
-        self.notice.set()
+            def on_notice(number: int, frame: FrameType | None) -> None:
+                self.notice.set()
+                if callable(previous):
+                    previous(number, frame)
+
+            signal.signal(signal.SIGTERM, on_notice)
 
     def event(self, name: str, **fields: JsonValue) -> None:
         """Print one structured line, and append it to events.jsonl for the worker."""

@@ -27,6 +27,7 @@ class Chain:
         self._keep = keep
         self._clock = clock
         self._found: Resume | None = None
+        self._searched = False
         self.rejections: list[Rejection] = []
 
     @classmethod
@@ -77,7 +78,7 @@ class Chain:
         commit.clean_staging(root, {each.attempt_id for each in entries})
         displace.sweep_doomed(root)
         chain = cls(Hold(root, entry), Admission(entries), keep, clock)
-        chain._found, chain.rejections = found, rejections
+        chain._found, chain.rejections, chain._searched = found, rejections, True
         return chain
 
     @property
@@ -90,15 +91,15 @@ class Chain:
 
         `rejections` tells what was passed over, and why.
         """
-        found, self._found = self._found, None
-        if found is None:
-            found, self.rejections = newest(self._hold.root, self._admits)
+        if not self._searched:
+            self._found, self.rejections = newest(self._hold.root, self._admits)
+        found, self._found, self._searched = self._found, None, False
         return found
 
     def save(self, snapshot: Snapshot) -> Manifest:
         """Commit `snapshot`, then remove what retention no longer keeps."""
         snapshot = replace(snapshot, step=check_step(snapshot.step))
-        self._found = None
+        self._found, self._searched = None, False
         manifest = commit.commit(self._hold, self._admits, snapshot, self._clock)
         if self._keep is not None:
             self._retain(snapshot.step, self._keep)

@@ -14,6 +14,7 @@ from flashruntime.errors import CheckpointError
 Buffer = bytes | bytearray | memoryview
 
 CHUNK_BYTES = 4 * 1024 * 1024
+READ_CHUNK_BYTES = 512 * 1024
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -88,19 +89,20 @@ def file_size(folder: int, name: str) -> int:
         return size_bytes
 
 
-def read_file(folder: int, name: str, size_bytes: int) -> bytearray:
-    """Return the `size_bytes` bytes that the regular file `name` must have."""
+def read_file(folder: int, name: str, size_bytes: int) -> tuple[bytearray, str]:
+    """Return the `size_bytes` bytes that the regular file `name` must have, and their sha256."""
     with opened(folder, name) as (descriptor, actual_bytes):
         if actual_bytes != size_bytes:
             raise CheckpointError(f"has {actual_bytes} bytes instead of {size_bytes}")
-        data = bytearray(size_bytes)
+        data, digest = bytearray(size_bytes), hashlib.sha256()
         view, filled = memoryview(data), 0
         while filled < size_bytes:
-            count = _read_into(descriptor, view[filled : filled + CHUNK_BYTES])
+            count = _read_into(descriptor, view[filled : filled + READ_CHUNK_BYTES])
             if count == 0:
                 raise CheckpointError(f"ended after {filled} of {size_bytes} bytes")
+            digest.update(view[filled : filled + count])
             filled += count
-        return data
+        return data, digest.hexdigest()
 
 
 def _read_into(descriptor: int, view: memoryview) -> int:
@@ -117,7 +119,7 @@ def read_small(path: Path, limit_bytes: int) -> bytes:
             size_bytes = file_size(folder, path.name)
             if size_bytes > limit_bytes:
                 raise CheckpointError(f"has {size_bytes} bytes, more than {limit_bytes}")
-            return bytes(read_file(folder, path.name, size_bytes))
+            return bytes(read_file(folder, path.name, size_bytes)[0])
     except OSError as error:
         raise CheckpointError(f"cannot be read: {error.strerror}") from error
 

@@ -124,7 +124,8 @@ def _manifest(folder: int, step: int) -> Manifest | Rejection:
     try:
         if size_bytes > MAX_MANIFEST_BYTES:
             raise CheckpointError(f"has more than {MAX_MANIFEST_BYTES} bytes")
-        manifest = decode(bytes(files.read_file(folder, MANIFEST_NAME, size_bytes)))
+        data, _ = files.read_file(folder, MANIFEST_NAME, size_bytes)
+        manifest = decode(bytes(data))
         if manifest.step != step:
             raise CheckpointError(f"speaks of step {manifest.step}")
     except CheckpointError as error:
@@ -169,8 +170,8 @@ def _verified(folder: int, manifest: Manifest) -> Resume | Rejection:
 
 
 def _part(folder: int, part: Part) -> bytearray:
-    data = files.read_file(folder, part.key, part.size_bytes)
-    if hashlib.sha256(data).hexdigest() != part.sha256:
+    data, sha256 = files.read_file(folder, part.key, part.size_bytes)
+    if sha256 != part.sha256:
         raise CheckpointError("does not hash to the sha256 in the manifest")
     return data
 

@@ -13,7 +13,7 @@ from flashruntime.checkpoint.manifest import check_step
 from flashruntime.errors import CheckpointError, InvalidInput
 from flashruntime.torch import rng
 from flashruntime.torch.loader import ResumableLoader, resumable
-from flashruntime.torch.state import pack, unpack
+from flashruntime.torch.state import Packer, unpack
 
 FRAMEWORK = "torch"
 
@@ -38,6 +38,7 @@ class Session:
     start_step: int = 0
     _objects: dict[str, Stateful] = field(default_factory=dict)
     _loader: ResumableLoader | None = None
+    _packer: Packer = field(default_factory=Packer)
 
     def prepare(
         self,
@@ -80,7 +81,7 @@ class Session:
             self._loader.flash_position.touch()
         notice = self.attempt.notice.is_set()
         if notice or (interval > 0 and step % interval == 0):
-            self.attempt.save(step, pack(self._state()), framework=FRAMEWORK)
+            self.attempt.save(step, self._packer.pack(self._state()), framework=FRAMEWORK)
         else:
             self.attempt.report(step)
         if notice:
@@ -165,7 +166,7 @@ def _interval(every: object) -> int:
 
 
 def _refuse_many_ranks() -> None:
-    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+    if os.environ.get("WORLD_SIZE", "1") not in {"", "1"}:
         raise InvalidInput(
             "flashruntime.torch trains in a single process so far, but WORLD_SIZE is "
             f"{os.environ['WORLD_SIZE']}; launch one process, without torchrun"

@@ -1,30 +1,45 @@
 """Training state as checkpoint parts, and back: plain values and tensors only, never code."""
 
 import io
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import torch
+from torch.serialization import get_crc32_options, set_crc32_options
 
 from flashruntime.errors import CheckpointError, InvalidInput
-from flashruntime.protocol.checkpoints import MAX_PART_BYTES
 
+PART_BYTES = 16 * 1024 * 1024
 PART_NAME = "state-{:05d}.bin"
 NUMPY_KEY = "flashruntime.numpy"
 ATOMS = (type(None), bool, int, float, complex, str, bytes)
 TORCH_ATOMS = (torch.dtype, torch.device, torch.Size)
 
 
-def pack(state: dict[str, Any]) -> dict[str, memoryview]:
-    """Return `state` as parts of at most 64 MiB.
+class Packer:
+    """Turns states into parts, in buffers that are reused from one save to the next."""
 
-    Tied tensors stay tied; a view takes the room of its own elements, not of its base. InvalidInput
-    names the entry that could not be loaded again without running code from the checkpoint.
-    """
-    sink = _PartsWriter()
-    torch.save(_Savable(state).value, sink)
-    return sink.parts()
+    def __init__(self) -> None:
+        self._sink = _PartsWriter()
+
+    def pack(self, state: dict[str, Any]) -> dict[str, memoryview]:
+        """Return `state` as parts, which hold until the next call.
+
+        Tied tensors stay tied; a view takes the room of its own elements, not of its base.
+        InvalidInput names an entry that could not be loaded without running code.
+        """
+        savable = _Savable(state).value
+        self._sink.rewind()
+        checksums = get_crc32_options()
+        set_crc32_options(False)
+        try:
+            torch.save(savable, self._sink)
+        finally:
+            set_crc32_options(checksums)
+        return self._sink.parts()
 
 
 def unpack(parts: dict[str, bytearray]) -> dict[str, Any]:
@@ -104,30 +119,41 @@ class _Savable:
 
 
 class _PartsWriter:
-    """A file for torch.save that fills buffers of the size of a part."""
+    """A file for torch.save that fills buffers of the size of a part and keeps them."""
 
     def __init__(self) -> None:
-        self._full: list[bytearray] = []
-        self._last = bytearray()
+        self._buffers: list[bytearray] = []
+        self._views: list[memoryview] = []
+        self._size_bytes = 0
+
+    def rewind(self) -> None:
+        """Start again at the first buffer; what `parts` returned becomes invalid."""
+        for view in self._views:
+            view.release()
+        self._views, self._size_bytes = [], 0
 
     def write(self, data: bytes | memoryview) -> int:
         view = memoryview(data).cast("B")
         size_bytes = len(view)
         while view:
-            room = MAX_PART_BYTES - len(self._last)
-            self._last += view[:room]
-            view = view[room:]
-            if len(self._last) == MAX_PART_BYTES:
-                self._full.append(self._last)
-                self._last = bytearray()
+            index, start = divmod(self._size_bytes, PART_BYTES)
+            piece = view[: PART_BYTES - start]
+            if index == len(self._buffers):
+                self._buffers.append(bytearray())
+            self._buffers[index][start : start + len(piece)] = piece
+            self._size_bytes += len(piece)
+            view = view[len(piece) :]
         return size_bytes
 
     def flush(self) -> None:
         """Nothing is buffered elsewhere."""
 
     def parts(self) -> dict[str, memoryview]:
-        chunks = [*self._full, self._last] if self._last else self._full
-        return {PART_NAME.format(index): memoryview(chunk) for index, chunk in enumerate(chunks)}
+        left_bytes = self._size_bytes
+        for buffer in self._buffers[: -(-self._size_bytes // PART_BYTES)]:
+            self._views.append(memoryview(buffer)[: min(left_bytes, PART_BYTES)])
+            left_bytes -= PART_BYTES
+        return {PART_NAME.format(index): view for index, view in enumerate(self._views)}
 
 
 class _PartsReader(io.RawIOBase):
@@ -135,7 +161,8 @@ class _PartsReader(io.RawIOBase):
 
     def __init__(self, chunks: list[bytearray]) -> None:
         self._chunks = [memoryview(chunk) for chunk in chunks]
-        self._size_bytes = sum(len(chunk) for chunk in chunks)
+        self._ends = list(accumulate(len(chunk) for chunk in chunks))
+        self._size_bytes = self._ends[-1] if chunks else 0
         self._offset = 0
 
     def readable(self) -> bool:
@@ -153,9 +180,10 @@ class _PartsReader(io.RawIOBase):
         return self._offset
 
     def readinto(self, buffer: Any) -> int:
-        index, start = divmod(self._offset, MAX_PART_BYTES)
         if self._offset >= self._size_bytes:
             return 0
+        index = bisect_right(self._ends, self._offset)
+        start = self._offset - (self._ends[index] - len(self._chunks[index]))
         target = memoryview(buffer).cast("B")
         piece = self._chunks[index][start : start + len(target)]
         target[: len(piece)] = piece

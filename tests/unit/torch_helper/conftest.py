@@ -1,0 +1,114 @@
+"""Training runs in forked children of a process that holds torch, killed where a test says so."""
+
+import json
+import os
+import runpy
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DIGITS = Path(__file__).parents[3] / "chaos" / "payloads" / "digits.py"
+
+
+@dataclass
+class Ended:
+    """How a child ended and what it printed; `lines` are the JSON lines."""
+
+    status: int
+    output: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.output.splitlines() if line.startswith("{")]
+
+    @property
+    def exit_code(self) -> int:
+        return os.waitstatus_to_exitcode(self.status)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line.get("event") == name]
+
+
+@pytest.fixture
+def forked(tmp_path: Path) -> Callable[..., Ended]:
+    """Run an action in a forked child in `folder`; `kill_at(line)` picks signal and moment."""
+    import sklearn.datasets
+    import torch
+
+    sklearn.datasets.load_digits()
+    torch.set_num_threads(1)
+    torch.optim.Adam([torch.zeros(1, requires_grad=True)])
+
+    def run(
+        action: Callable[[], object],
+        folder: Path = tmp_path,
+        kill_at: Callable[[str], int | None] = lambda _: None,
+    ) -> Ended:
+        folder.mkdir(parents=True, exist_ok=True)
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reader)
+            _run_child(action, folder, writer)
+        os.close(writer)
+        output = []
+        with os.fdopen(reader) as pipe:
+            for line in pipe:
+                output.append(line)
+                number = kill_at(line)
+                if number:
+                    os.kill(child, number)
+        return Ended(os.waitpid(child, 0)[1], "".join(output))
+
+    return run
+
+
+def _run_child(action: Callable[[], object], folder: Path, writer: int) -> None:
+    code = 1
+    try:
+        os.chdir(folder)
+        os.dup2(writer, 1)
+        os.dup2(writer, 2)
+        sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
+        sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+        action()
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException as error:  # noqa: BLE001 (a child must never run the rest of the suite)
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+@pytest.fixture
+def digits(forked: Callable[..., Ended]) -> Callable[..., Ended]:
+    """Run the digits payload with the given arguments."""
+
+    def run(*arguments: object, **options: Any) -> Ended:
+        def action() -> None:
+            sys.argv = ["digits.py", *map(str, arguments)]
+            runpy.run_path(str(DIGITS), run_name="__main__")
+
+        return forked(action, **options)
+
+    return run
+
+
+@pytest.fixture
+def kill_on() -> Callable[..., Callable[[str], int | None]]:
+    """Build a trigger: send a signal once, when a line with this sequence number appears."""
+
+    def build(step: int, number: int = signal.SIGKILL) -> Callable[[str], int | None]:
+        def trigger(line: str) -> int | None:
+            return number if f'"seq": {step},' in line else None
+
+        return trigger
+
+    return build

@@ -1,0 +1,130 @@
+"""Training state becomes parts and comes back as it was."""
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+
+def round_trip(state):
+    from flashruntime.torch.state import Packer, unpack
+
+    return unpack({key: bytearray(part) for key, part in Packer().pack(state).items()})
+
+
+def size_bytes(state):
+    from flashruntime.torch.state import Packer
+
+    return sum(len(part) for part in Packer().pack(state).values())
+
+
+def test_plain_values_tensors_and_numpy_arrays_come_back_equal():
+    import numpy
+    import torch
+
+    state = {
+        "plain": [None, True, 3, 2.5, 1 + 2j, "text", b"raw", (1, (2,)), {1: "one", None: 0}],
+        "torch": [torch.float16, torch.device("cpu"), torch.Size([2, 3])],
+        "tensor": torch.arange(6).reshape(2, 3).t(),
+        "array": numpy.arange(5, dtype=numpy.uint16),
+    }
+    back = round_trip({**state, "scalar": numpy.float64(0.1)})
+    assert back["plain"] == state["plain"]
+    assert back["torch"] == state["torch"]
+    assert torch.equal(back["tensor"], state["tensor"])
+    assert isinstance(back["array"], numpy.ndarray)
+    assert back["array"].dtype == numpy.uint16
+    assert back["array"].tolist() == list(range(5))
+    assert (type(back["scalar"]), back["scalar"]) == (float, 0.1)
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), len, [{"deep": {3}}]])
+def test_what_would_need_code_to_load_is_refused_by_name(value):
+    from flashruntime.errors import InvalidInput
+    from flashruntime.torch.state import Packer
+
+    with pytest.raises(InvalidInput, match=r"state 'ledger\.bad"):
+        Packer().pack({"ledger": {"bad": value}})
+
+
+def test_069_a_view_takes_the_room_of_its_own_elements():
+    import torch
+
+    big = torch.zeros(1_000_000)
+    assert size_bytes({"v": big[:10]}) < 10_000
+    back = round_trip({"v": big[:10], "again": big[:10]})
+    back["v"].add_(1)
+    assert torch.equal(back["v"], back["again"]), "equal views stay one"
+
+
+def test_069_views_that_make_up_their_base_keep_sharing_it():
+    import torch
+
+    base = torch.arange(1000.0)
+    back = round_trip({"left": base[:500], "right": base[500:]})
+    left, right = back["left"], back["right"]
+    assert left.untyped_storage().data_ptr() == right.untyped_storage().data_ptr()
+
+
+def test_069_tied_weights_stay_tied():
+    import torch
+
+    shared = torch.nn.Parameter(torch.ones(50_000))
+    state = {"emb": shared, "head": shared}
+    assert size_bytes(state) < 1.2 * 200_000
+    back = round_trip(state)
+    with torch.no_grad():
+        back["emb"].add_(1)
+    assert torch.equal(back["head"], back["emb"])
+
+
+def test_the_versions_that_a_module_notes_in_its_state_survive():
+    import torch
+
+    state = torch.nn.BatchNorm1d(3).state_dict()
+    state["extra"] = torch.zeros(1000)[:1]
+    assert round_trip(state)._metadata == state._metadata
+
+
+def test_a_state_larger_than_a_part_is_split():
+    import torch
+
+    from flashruntime.torch.state import PART_BYTES, Packer
+
+    big = torch.arange(PART_BYTES // 2, dtype=torch.float32)
+    parts = Packer().pack({"big": big})
+    assert [len(part) for part in parts.values()][:2] == [PART_BYTES, PART_BYTES]
+    assert list(parts)[-1] == "state-00002.bin"
+    assert torch.equal(round_trip({"big": big})["big"], big)
+
+
+@pytest.mark.parametrize("sizes", [(10, 9_000_000, 10), (9_000_000, 10, 9_000_000)])
+def test_buffers_are_reused_without_a_trace_of_the_save_before(sizes):
+    import torch
+
+    from flashruntime.torch.state import Packer, unpack
+
+    packer = Packer()
+    for number, size in enumerate(sizes):
+        parts = packer.pack({"w": torch.full((size,), number)})
+        back = unpack({key: bytearray(part) for key, part in parts.items()})
+        assert torch.equal(back["w"], torch.full((size,), number))
+
+
+def test_c3_a_checkpoint_that_carries_code_does_not_load(tmp_path):
+    import io
+    import os
+
+    import torch
+
+    from flashruntime.errors import CheckpointError
+    from flashruntime.torch.state import unpack
+
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "evil"),)
+
+    sink = io.BytesIO()
+    torch.save({"x": Evil()}, sink)
+    with pytest.raises(CheckpointError, match="does not load"):
+        unpack({"state-00000.bin": bytearray(sink.getvalue())})
+    assert not (tmp_path / "evil").exists()
