@@ -1,0 +1,288 @@
+"""`python -m chaos`: list, run, replay, check, heal.
+
+Exit codes: 0 valid, 1 an invariant was violated, 2 usage, 3 unknown, 4 the machine or the harness
+could not run it, 130 interrupted; of several runs 1 before 4 before 3.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from chaos import registry, runner
+from chaos.console import Screen
+from chaos.heal import heal
+from chaos.history import HistoryError
+from chaos.judge import Judgement
+from chaos.model import CannotRun, ChaosError, JsonValue, UsageError
+from chaos.ports import Machine
+from chaos.report import told
+from chaos.runner import DEFAULT_OUT, DEFAULT_SEED, EXIT_OF, Options, Result
+from chaos.schedule import Experiment, Plan
+
+USAGE = 2
+UNKNOWN = 3
+
+
+def main(
+    argv: Sequence[str] | None = None, machine: Callable[[], Machine] = registry.machine
+) -> int:
+    """Run one verb and return its exit code."""
+    arguments = _parser().parse_args(argv)
+    screen = Screen(sys.stderr if arguments.json else sys.stdout)
+    problems = Screen(sys.stderr)
+    try:
+        return int(arguments.verb(arguments, screen, machine))
+    except UsageError as error:
+        problems.say(f"chaos: {error}")
+        return USAGE
+    except HistoryError as error:
+        problems.say(f"chaos: {error}")
+        return UNKNOWN
+    except ChaosError as error:
+        problems.say(f"chaos: cannot run: {error}")
+        return runner.EXIT_CANNOT_RUN
+    except KeyboardInterrupt:
+        problems.say("chaos: interrupted")
+        return runner.EXIT_INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m chaos", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    listing = verbs.add_parser("list", help="show the experiments")
+    listing.set_defaults(verb=_list)
+    run = verbs.add_parser("run", help="run experiments (all the quick ones by default)")
+    run.set_defaults(verb=_run)
+    run.add_argument("experiments", nargs="*", metavar="EXPERIMENT")
+    run.add_argument("--seed", type=_seed, default=DEFAULT_SEED, help="default: %(default)s")
+    run.add_argument("--workers", type=int, help="2 to 8; default: what the experiment states")
+    run.add_argument("--dry-run", action="store_true", help="show schedule and targets, do nothing")
+    run.add_argument(
+        "--planted", metavar="BUG", help="run a deliberately broken build of the runtime"
+    )
+    replay = verbs.add_parser("replay", help="run the plan of a run directory again")
+    replay.set_defaults(verb=_replay)
+    replay.add_argument("folder", type=Path, metavar="RUN_DIR")
+    for verb in (run, replay):
+        verb.add_argument("--out", type=Path, default=DEFAULT_OUT, help="default: %(default)s")
+        verb.add_argument(
+            "--keep-failed", action="store_true", help="keep the stack of a failed run"
+        )
+    check = verbs.add_parser("check", help="judge a saved history again")
+    check.set_defaults(verb=_check)
+    check.add_argument("folder", type=Path, metavar="RUN_DIR")
+    healing = verbs.add_parser("heal", help="undo whatever interrupted runs left")
+    healing.set_defaults(verb=_heal)
+    healing.add_argument("--out", type=Path, default=DEFAULT_OUT, help="default: %(default)s")
+    for verb in (listing, run, replay, check, healing):
+        verb.add_argument("--json", action="store_true", help="machine-readable, on stdout")
+    return parser
+
+
+def _seed(word: str) -> int:
+    seed = int(word)
+    if seed < 0:
+        raise argparse.ArgumentTypeError(f"{word}: a seed is a whole number from 0")
+    return seed
+
+
+def _print_json(value: JsonValue) -> None:
+    print(json.dumps(value, allow_nan=False, indent=1, sort_keys=True))
+
+
+def _list(arguments: argparse.Namespace, screen: Screen, _machine: Callable[[], Machine]) -> int:
+    found = registry.experiments()
+    if arguments.json:
+        _print_json([_described(experiment) for experiment in found])
+        return 0
+    rows = [(e.name, "quick" if e.quick else "long", str(e.workers), e.summary) for e in found]
+    screen.table(("experiment", "set", "workers", "what it does"), rows)
+    return 0
+
+
+def _described(experiment: Experiment) -> dict[str, JsonValue]:
+    return {
+        "name": experiment.name,
+        "summary": experiment.summary,
+        "quick": experiment.quick,
+        "workers": experiment.workers,
+        "workload": experiment.workload,
+        "invariants": [*experiment.invariants],
+    }
+
+
+def _run(arguments: argparse.Namespace, screen: Screen, machine: Callable[[], Machine]) -> int:
+    names = arguments.experiments
+    chosen = (
+        [registry.experiment(name) for name in dict.fromkeys(names)]
+        if names
+        else [experiment for experiment in registry.experiments() if experiment.quick]
+    )
+    if not chosen:
+        raise UsageError("there is no experiment to run; `python -m chaos list` shows them")
+    options = Options(
+        seed=arguments.seed,
+        workers=arguments.workers,
+        out=arguments.out,
+        keep_failed=arguments.keep_failed,
+        planted=arguments.planted,
+    )
+    if arguments.dry_run:
+        return _dry_run(chosen, options, arguments.json, screen, machine)
+    return _run_all(chosen, options, arguments.json, screen, machine())
+
+
+def _run_all(
+    chosen: Sequence[Experiment], options: Options, as_json: bool, screen: Screen, machine: Machine
+) -> int:
+    results: list[Result] = []
+    codes: list[int] = []
+    screen.say(
+        f"seed {options.seed}, {len(chosen)} experiments: {', '.join(e.name for e in chosen)}"
+    )
+    for experiment in chosen:
+        screen.say(f"== {experiment.name}: {experiment.summary}")
+        try:
+            result = runner.run(experiment, options, machine, screen.say)
+        except CannotRun as error:
+            screen.say(f"cannot run {experiment.name}: {error}")
+            codes.append(runner.EXIT_CANNOT_RUN)
+            break
+        results.append(result)
+        codes.append(result.exit_code)
+        if result.outcome.kept:
+            screen.say("the stack was kept; `python -m chaos heal` removes it")
+        if result.exit_code == runner.EXIT_INTERRUPTED:
+            break
+    if as_json:
+        _print_json([_summary(result) for result in results])
+    elif results:
+        _show(results, screen)
+    return runner.worst(codes)
+
+
+def _summary(result: Result) -> dict[str, JsonValue]:
+    return {
+        "run_dir": str(result.folder),
+        "exit_code": result.exit_code,
+        "wall_s": round(result.wall_s, 1),
+        **result.judgement.to_json(),
+    }
+
+
+def _show(results: Sequence[Result], screen: Screen) -> None:
+    for result in results:
+        _explain(result.judgement, screen)
+    heads = ("experiment", "verdict", "landed", "mttd s", "mttr s", "goodput", "wall s", "run dir")
+    screen.table(heads, [_row(result) for result in results])
+
+
+def _row(result: Result) -> tuple[str, ...]:
+    judgement, figures = result.judgement, result.judgement.figures
+    landed = sum(fault["landed"] == "landed" for fault in judgement.faults)
+    cannot = result.exit_code == runner.EXIT_CANNOT_RUN
+    return (
+        judgement.experiment,
+        "cannot run" if cannot else str(judgement.verdict),
+        f"{landed}/{len(judgement.faults)}",
+        told(figures.get("mttd_s")),
+        told(figures.get("mttr_s")),
+        told(figures.get("goodput")),
+        f"{result.wall_s:.0f}",
+        str(result.folder),
+    )
+
+
+def _explain(judgement: Judgement, screen: Screen) -> None:
+    """Say what is not as it should be."""
+    if judgement.reason:
+        screen.say(f"{judgement.experiment}: {judgement.reason}")
+    for found in judgement.findings:
+        if found.verdict != "valid":
+            screen.say(f"{judgement.experiment}: {found.name} {found.verdict}: {found.detail}")
+
+
+def _dry_run(
+    chosen: Sequence[Experiment],
+    options: Options,
+    as_json: bool,
+    screen: Screen,
+    machine: Callable[[], Machine],
+) -> int:
+    try:
+        images = machine().images(options.planted)
+    except CannotRun as error:
+        screen.say(f"image digests are left out: {error}")
+        images = {}
+    plans = [runner.prepare(experiment, options, images)[0] for experiment in chosen]
+    if as_json:
+        _print_json([plan.to_json() for plan in plans])
+        return 0
+    for plan in plans:
+        _show_plan(plan, screen)
+    return 0
+
+
+def _show_plan(plan: Plan, screen: Screen) -> None:
+    screen.say(f"{plan.experiment}, seed {plan.seed}, {plan.workers} workers")
+    rows = []
+    for action in plan.schedule:
+        trigger = {
+            name: value
+            for name in action.trigger.__slots__
+            if (value := getattr(action.trigger, name)) is not None
+        }
+        when = ", ".join(f"{name}={value}" for name, value in trigger.items())
+        params = ", ".join(f"{name}={value}" for name, value in action.params.items())
+        rows.append((action.fault_id, action.kind, action.target, when, params))
+    screen.table(("fault", "kind", "target", "fires when", "parameters"), rows)
+
+
+def _check(arguments: argparse.Namespace, screen: Screen, _machine: Callable[[], Machine]) -> int:
+    judgement = runner.judge_folder(arguments.folder)
+    if arguments.json:
+        _print_json(judgement.to_json())
+    else:
+        rows = [(found.name, str(found.verdict), found.detail) for found in judgement.findings]
+        screen.table(("invariant", "verdict", "why"), rows)
+        screen.say(f"{judgement.experiment}, seed {judgement.seed}: {judgement.verdict}")
+    return EXIT_OF[judgement.verdict]
+
+
+def _replay(arguments: argparse.Namespace, screen: Screen, machine: Callable[[], Machine]) -> int:
+    plan = runner.saved_plan(arguments.folder)
+    options = Options(
+        seed=int(str(plan["seed"])),
+        workers=int(str(plan["workers"])),
+        out=arguments.out,
+        keep_failed=arguments.keep_failed,
+        planted=str(plan["planted"]) if plan["planted"] else None,
+    )
+    experiment, started = registry.experiment(str(plan["experiment"])), machine()
+    new = runner.prepare(experiment, options, started.images(options.planted))[0].to_json()
+    for name in sorted(name for name in new if json.dumps(new[name]) != json.dumps(plan.get(name))):
+        screen.say(f"differs from the saved plan: {name}")
+    return _run_all([experiment], options, arguments.json, screen, started)
+
+
+def _heal(arguments: argparse.Namespace, screen: Screen, machine: Callable[[], Machine]) -> int:
+    healing = heal(machine(), [arguments.out], screen.say)
+    if arguments.json:
+        _print_json(
+            {
+                "healed": [*healing.healed],
+                "under_way": [*healing.under_way],
+                "failures": [*healing.failures],
+            }
+        )
+    for run_id in healing.under_way:
+        screen.say(f"run {run_id} is under way; it was left alone")
+    for failure in healing.failures:
+        screen.say(f"not undone: {failure}")
+    if not healing.failures:
+        screen.say(f"healed {len(healing.healed)} runs" if healing.healed else "nothing to heal")
+    return 0 if healing.clean else runner.EXIT_CANNOT_RUN

@@ -1,0 +1,214 @@
+"""Fires the faults of a schedule in order: trigger, promise of the undo, fire, receipt."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+
+from chaos.history import HistoryWriter
+from chaos.journal import Journal, undo_all
+from chaos.model import (
+    Action,
+    ChaosError,
+    Container,
+    JsonMap,
+    Landed,
+    NoTarget,
+    NotOurs,
+    Observation,
+    Receipt,
+    Target,
+    Undo,
+)
+from chaos.observe import Observer, holds
+from chaos.ports import Fault, World
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Where a run writes: what happened, and what must be undone."""
+
+    run_id: str
+    history: HistoryWriter
+    journal: Journal
+    carry_out: Callable[[Undo], None]
+
+
+class Stage:
+    """The scene of one fault."""
+
+    def __init__(self, action: Action, world: World, observer: Observer, records: Records) -> None:
+        self._action = action
+        self._world = world
+        self._observer = observer
+        self._records = records
+        self._promised: list[Undo] = []
+
+    @property
+    def action(self) -> Action:
+        """The scheduled fault."""
+        return self._action
+
+    @property
+    def world(self) -> World:
+        """What may be touched."""
+        return self._world
+
+    def target(self) -> Target:
+        """Resolve the symbolic target now; raise NoTarget or NotOurs."""
+        return resolve(self._action.target, self.observation(), self._world, self._records.run_id)
+
+    def observation(self) -> Observation:
+        """Return the newest observation."""
+        return self._observer.seen
+
+    def wait(self, condition: Callable[[Observation], bool], timeout_s: float) -> bool:
+        """Wait for an observation, at most until the fault's deadline."""
+        return self._observer.wait(condition, min(timeout_s, self.remaining_s()))
+
+    def remaining_s(self) -> float:
+        """Return the seconds left until the fault's deadline, never below 0."""
+        return max(0.0, self._action.deadline_s - self._observer.elapsed_s())
+
+    def promise(self, action: str, args: JsonMap) -> None:
+        """Put an undo on disk."""
+        fault_id = self._action.fault_id
+        undo_id = f"{fault_id}/{len(self._promised)}"
+        undo = Undo(undo_id, self._records.run_id, fault_id, action, args)
+        self._records.journal.promise(undo)
+        self._promised.append(undo)
+        self._records.history.append("undo", {"state": "promised", **asdict(undo)})
+
+    def undo_now(self) -> None:
+        """Carry out this fault's undos; raise ChaosError naming those that failed."""
+        failures = undo_all(tuple(reversed(self._promised)), self._records.carry_out, self._undone)
+        if failures:
+            raise ChaosError("; ".join(failures))
+
+    def note(self, text: str, data: JsonMap) -> None:
+        """Write a note to the history."""
+        fault_id = self._action.fault_id
+        self._records.history.append("note", {"text": text, "fault_id": fault_id, **data})
+
+    def _undone(self, undo: Undo) -> None:
+        self._records.history.append("undo", {"state": "early", **asdict(undo)})
+
+
+def resolve(symbol: str, seen: Observation, world: World, run_id: str) -> Target:
+    """Return what a symbolic target stands for now.
+
+    Raise NoTarget where nothing matches, NotOurs where the container is not of this run.
+    """
+    if symbol == "coordinator":
+        return Target(symbol, container=_ours(world.containers.coordinator(), symbol, run_id))
+    if symbol.startswith("checkpoints of "):
+        return _task_target(symbol, symbol.removeprefix("checkpoints of "), seen)
+    if not symbol.startswith("holder of "):
+        known = "'holder of ROLE', 'checkpoints of ROLE' or 'coordinator'"
+        raise NoTarget(f"{symbol!r} is no target; use {known}")
+    held = _task_target(symbol, symbol.removeprefix("holder of "), seen)
+    if held.node_id is None:
+        raise NoTarget(f"{symbol}: nobody holds the lease now")
+    container = _ours(world.containers.of_node(held.node_id), symbol, run_id)
+    return replace(held, container=container, listener=world.network.listener_of(container))
+
+
+def _ours(container: Container, symbol: str, run_id: str) -> Container:
+    if container.run_id != run_id:
+        raise NotOurs(
+            f"{symbol}: container {container.container_id[:12]} carries the run label "
+            f"{container.run_id!r}, not {run_id!r}; it is not touched"
+        )
+    return container
+
+
+def _task_target(symbol: str, role: str, seen: Observation) -> Target:
+    job = seen.jobs.get(role)
+    if job is None or job.task is None:
+        raise NoTarget(f"{symbol}: no task of role {role!r} has been seen")
+    held = job.task.state == "LEASED"
+    return Target(
+        symbol,
+        node_id=job.task.node_id if held else None,
+        job_id=job.job_id,
+        task_id=job.task.task_id,
+        lease_id=job.task.lease_id if held else None,
+        attempt_number=job.task.attempts if held else None,
+    )
+
+
+class Disturber:
+    """Carries out a schedule; every fault ends with a receipt, whatever happens to it."""
+
+    def __init__(
+        self, faults: Mapping[str, Fault], world: World, observer: Observer, records: Records
+    ) -> None:
+        self._faults = faults
+        self._world = world
+        self._observer = observer
+        self._records = records
+
+    def carry_out(self, action: Action) -> Receipt:
+        """Wait for the trigger, fire and return the receipt, which is in the history by then."""
+        stage = Stage(action, self._world, self._observer, self._records)
+        self._records.history.append("fault_armed", asdict(action))
+        try:
+            receipt = self._fire(self._faults[action.kind], stage)
+        except (NoTarget, NotOurs) as error:
+            receipt = Receipt(Landed.MISSED, {"reason": str(error)})
+        except Exception as error:  # noqa: BLE001 (boundary: a fault that fails must not stop the healing)
+            receipt = Receipt(Landed.INCONCLUSIVE, {"reason": f"{type(error).__name__}: {error}"})
+        data = {"fault_id": action.fault_id, "kind": action.kind, "target": action.target}
+        self._records.history.append("fault_receipt", {**data, **asdict(receipt)})
+        self._observer.receipt(action.fault_id, receipt.landed)
+        return receipt
+
+    def _fire(self, fault: Fault, stage: Stage) -> Receipt:
+        if (reason := self._never_came(stage)) is not None:
+            return Receipt(Landed.MISSED, {"reason": reason})
+        for undo_action, args in fault.undo(stage):
+            stage.promise(undo_action, args)
+        names: JsonMap = {"fault_id": stage.action.fault_id, "kind": fault.kind}
+        self._records.history.append("fault_firing", names)
+        fired = fault.fire(stage)
+        self._records.history.append("fault_fired", {**names, "fired": dict(fired)})
+        return fault.receipt(stage, fired)
+
+    def _never_came(self, stage: Stage) -> str | None:
+        """Wait for the moment to fire; return why it never came, None where it did."""
+        action = stage.action
+
+        def ready(seen: Observation) -> bool:
+            return holds(action.trigger, seen) and _resolvable(action.target, seen)
+
+        self._observer.hurry_checkpoints = action.trigger.checkpoints_at_least is not None
+        stage.wait(lambda seen: ready(seen) or _ended(action, seen), action.deadline_s)
+        self._observer.hurry_checkpoints = False
+        seen = stage.observation()
+        if ready(seen):
+            return None
+        if _ended(action, seen):
+            return f"job {action.trigger.role!r} ended before the trigger came"
+        return f"the trigger did not come within {action.deadline_s:g} s"
+
+
+def claimed_again(seen: Observation, lease_id: str) -> bool:
+    """Whether the task of a lease has been claimed anew, or has ended."""
+    claims = [event for event in seen.events if event.get("type") == "LEASE_CLAIMED"]
+    task_ids = {event.get("task_id") for event in claims if event.get("lease_id") == lease_id}
+    if any(
+        job.terminal and job.task and job.task.task_id in task_ids for job in seen.jobs.values()
+    ):
+        return True
+    later = [event.get("lease_id") for event in claims if event.get("task_id") in task_ids]
+    return bool(later) and later[-1] != lease_id
+
+
+def _ended(action: Action, seen: Observation) -> bool:
+    job = seen.jobs.get(action.trigger.role)
+    return job is not None and job.terminal
+
+
+def _resolvable(symbol: str, seen: Observation) -> bool:
+    if not symbol.startswith("holder of "):
+        return True
+    job = seen.jobs.get(symbol.removeprefix("holder of "))
+    return job is not None and job.task is not None and job.task.state == "LEASED"

@@ -1,0 +1,30 @@
+"""After a lost holder the work goes on within a stated time."""
+
+from chaos.figures import losses
+from chaos.history import History
+from chaos.model import Verdict
+from chaos.ports import Invariant
+
+RESTART_S = 30.0
+
+
+def judge(history: History) -> tuple[Verdict, str]:
+    """Measure from each loss until a later attempt's first step was seen.
+
+    The bound is the lease, for the detection, and RESTART_S for a process that starts, imports
+    its framework and loads a checkpoint on a busy machine of two cores.
+    """
+    lost = losses(history)
+    for loss in lost:
+        bound_s = loss.lease_s + RESTART_S
+        if loss.progressed_s is None:
+            return Verdict.UNKNOWN, f"{loss.fault_id}: no step of a later attempt was seen"
+        if loss.progressed_s > bound_s:
+            return (
+                Verdict.VIOLATED,
+                f"{loss.fault_id}: went on after {loss.progressed_s:.2f} s, bound {bound_s:g} s",
+            )
+    return Verdict.VALID, f"{len(lost)} lost holders, each recovered in time"
+
+
+INVARIANT = Invariant("recovery_bound", judge)

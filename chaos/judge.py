@@ -1,0 +1,134 @@
+"""Judges a saved history: pure, so that yesterday's run can be judged with today's invariants."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from chaos.figures import figures
+from chaos.history import History, HistoryError, items, mapping
+from chaos.model import Finding, JsonMap, JsonValue, Landed, Verdict
+from chaos.ports import Invariant
+
+SCHEMA = "chaos_v1"
+STANDING = (
+    "faults_landed",
+    "one_accepted_result",
+    "fenced_holder",
+    "one_live_lease",
+    "no_task_lost",
+    "accepted_bytes",
+    "detection_bound",
+    "recovery_bound",
+    "steady_again",
+    "machine_clean",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is said of one run; `to_json` is what verdict.json holds."""
+
+    experiment: str
+    seed: int
+    verdict: Verdict
+    faults: tuple[JsonMap, ...]
+    findings: tuple[Finding, ...]
+    figures: Mapping[str, JsonValue]
+    clean: Mapping[str, JsonValue]
+    end: str
+    reason: str | None
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return the verdict as JSON."""
+        return {
+            "schema": SCHEMA,
+            "experiment": self.experiment,
+            "seed": self.seed,
+            "verdict": self.verdict,
+            "end": self.end,
+            "reason": self.reason,
+            "faults": [dict(fault) for fault in self.faults],
+            "invariants": [
+                {"name": found.name, "verdict": found.verdict, "detail": found.detail}
+                for found in self.findings
+            ],
+            "figures": dict(self.figures),
+            "clean": dict(self.clean),
+        }
+
+
+def invariants_of(history: History) -> tuple[str, ...]:
+    """Return the names that a run is judged by: those of its plan, then the standing ones."""
+    named = history.one("plan")["invariants"]
+    chosen = [str(name) for name in named] if isinstance(named, list) else []
+    return tuple(dict.fromkeys((*chosen, *STANDING)))
+
+
+def judge(history: History, invariants: Sequence[Invariant]) -> Judgement:
+    """Judge a history; a run that did not come to its end is at best unknown."""
+    plan, end = history.one("plan"), _end(history)
+    findings = [_find(invariant, history) for invariant in invariants]
+    verdicts = [found.verdict for found in findings]
+    if end.get("end") != "completed":
+        verdicts.append(Verdict.UNKNOWN)
+    return Judgement(
+        experiment=str(plan["experiment"]),
+        seed=int(str(plan["seed"])),
+        verdict=Verdict.worst(verdicts),
+        faults=_faults(history),
+        findings=tuple(findings),
+        figures=figures(history),
+        clean=_clean(history),
+        end=str(end.get("end", "unfinished")),
+        reason=str(end["reason"]) if end.get("reason") else None,
+    )
+
+
+def _find(invariant: Invariant, history: History) -> Finding:
+    try:
+        verdict, detail = invariant.judge(history)
+    except HistoryError as error:
+        return Finding(invariant.name, Verdict.UNKNOWN, str(error))
+    except Exception as error:  # noqa: BLE001 (boundary: a judge that crashes is never a pass)
+        text = f"the judge crashed: {type(error).__name__}: {error}"
+        return Finding(invariant.name, Verdict.UNKNOWN, text)
+    return Finding(invariant.name, verdict, detail)
+
+
+def _end(history: History) -> JsonMap:
+    ends = history.of("end")
+    return ends[-1] if ends else {}
+
+
+def _faults(history: History) -> tuple[JsonMap, ...]:
+    """Return one entry for each planned fault; one without a receipt has missed."""
+    receipts = {str(receipt["fault_id"]): receipt for receipt in history.of("fault_receipt")}
+    fired_at = {
+        str(record.data["fault_id"]): record.wall
+        for record in history.records
+        if record.kind == "fault_firing"
+    }
+    entries: list[JsonMap] = []
+    for action in items(history.one("plan")["schedule"]):
+        fault_id = str(action["fault_id"])
+        receipt = receipts.get(fault_id, {})
+        entries.append(
+            {
+                "id": fault_id,
+                "kind": action.get("kind"),
+                "target": action.get("target"),
+                "fired_at": fired_at.get(fault_id),
+                "landed": receipt.get("landed", Landed.MISSED),
+                "evidence": mapping(receipt.get("evidence")) or {"reason": "it never fired"},
+            }
+        )
+    return tuple(entries)
+
+
+def _clean(history: History) -> dict[str, JsonValue]:
+    """Return how many objects of the run were left; None where nobody looked."""
+    audits = history.of("audit")
+    names = ("containers", "networks", "volumes", "toxics", "paused")
+    if not audits:
+        return dict.fromkeys(names)
+    left = {name: audits[-1][name] for name in names}
+    return {name: len(found) if isinstance(found, list) else None for name, found in left.items()}

@@ -1,0 +1,264 @@
+"""The values of the harness: what is planned, what is seen, what is found.
+
+ChaosError
+  UsageError   the caller asked for something that does not exist (exit 2)
+  CannotRun    the machine cannot run it; the message says what to do (exit 4)
+  NotOurs      a target without the label of this run: never touched
+  NoTarget     nothing matches the symbolic target at this moment
+  Unreachable  the system under test gives no answer, as it may while it is hurt
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+JsonMap: TypeAlias = Mapping[str, JsonValue]
+
+
+class ChaosError(Exception):
+    """The harness failed."""
+
+
+class UsageError(ChaosError):
+    """The caller asked for something that does not exist."""
+
+
+class CannotRun(ChaosError):
+    """The machine cannot run it; the message says what to do."""
+
+
+class NotOurs(ChaosError):
+    """The target does not carry the label of this run."""
+
+
+class NoTarget(ChaosError):
+    """Nothing matches the symbolic target at this moment."""
+
+
+class Unreachable(ChaosError):
+    """The system under test gives no answer."""
+
+
+class Verdict(StrEnum):
+    """What a judge says; of several the worst counts, in the order of `worst`."""
+
+    VALID = "valid"
+    VIOLATED = "violated"
+    UNKNOWN = "unknown"
+
+    @staticmethod
+    def worst(verdicts: "list[Verdict]") -> "Verdict":
+        """Return violated before unknown before valid; nothing judged is unknown."""
+        for verdict in (Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.VALID):
+            if verdict in verdicts:
+                return verdict
+        return Verdict.UNKNOWN
+
+
+class Landed(StrEnum):
+    """Whether a fault did what it was meant to do, by evidence."""
+
+    LANDED = "landed"
+    MISSED = "missed"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """A state to wait for: every condition that is given must hold at once.
+
+    `step_at_least` and `checkpoints_at_least` speak of the task of `role`; `after` names a fault
+    that has its receipt; `event` is the type of an event seen on the job of `role`; `elapsed_s`
+    counts from the submission.
+    """
+
+    role: str = "main"
+    step_at_least: int | None = None
+    checkpoints_at_least: int | None = None
+    after: str | None = None
+    event: str | None = None
+    elapsed_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One fault of a schedule.
+
+    `target` is symbolic, resolved when the fault fires: "holder of ROLE" (the worker that holds
+    the lease), "checkpoints of ROLE" (the tree on the volume) or "coordinator". Without its
+    receipt `deadline_s` after the submission, a fault has missed.
+    """
+
+    fault_id: str
+    kind: str
+    target: str
+    trigger: Trigger
+    deadline_s: float
+    params: JsonMap = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container found by label. `run_id` is the label's value, None where there is none."""
+
+    container_id: str
+    service: str
+    run_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a symbolic target stands for at one moment.
+
+    `container` is None for checkpoint trees; task fields are None for the coordinator.
+    `listener` is the Toxiproxy listener that is the container's only path to the coordinator.
+    """
+
+    symbol: str
+    container: Container | None = None
+    listener: str | None = None
+    node_id: str | None = None
+    job_id: str | None = None
+    task_id: str | None = None
+    lease_id: str | None = None
+    attempt_number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Evidence, from an independent channel, of what a fault did.
+
+    `took_effect_ns` is CLOCK_MONOTONIC. `lost_lease_id` is the lease whose holder the fault took
+    away, None where no holder was lost: detection and recovery are measured from it.
+    """
+
+    landed: Landed
+    evidence: JsonMap
+    took_effect_ns: int | None = None
+    lost_lease_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """One step that puts something right again: data, so that it survives the harness.
+
+    It finds its object by label (`run_id`, names of services and listeners in `args`), never by
+    container id alone, and may be repeated. `fault_id` is None for the stack itself.
+    """
+
+    undo_id: str
+    run_id: str
+    fault_id: str | None
+    action: str
+    args: JsonMap = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """A job as a user would submit it: one command, with files placed beside it."""
+
+    name: str
+    command: tuple[str, ...]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    required_outputs: tuple[str, ...] = ()
+    lease_s: float = 3.0
+    max_task_attempts: int = 3
+    keep_checkpoints: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """The task of a job as the coordinator reports it; lease fields speak of the newest lease."""
+
+    task_id: str
+    state: str
+    node_id: str | None = None
+    lease_id: str | None = None
+    attempts: int = 0
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job of the workload; `checkpoints` counts committed steps where a trigger asked."""
+
+    role: str
+    job_id: str
+    state: str
+    task: TaskView | None = None
+    checkpoints: int = 0
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the job has ended."""
+        return self.state in {"SUCCEEDED", "FAILED", "CANCELLED"}
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What is known of the system at one moment; `events` are the coordinator's own, in order."""
+
+    elapsed_s: float = 0.0
+    jobs: Mapping[str, JobView] = field(default_factory=dict)
+    events: tuple[JsonMap, ...] = ()
+    receipts: Mapping[str, Landed] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A step directory on the volume, verified by hash.
+
+    `state` is valid, torn or corrupt; "committed" where only the manifest was looked at.
+    """
+
+    step: int
+    state: str
+    attempt_id: str | None = None
+    manifest_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """What the lineage of a tree says: an attempt took over a manifest (None: a fresh start)."""
+
+    attempt_id: str
+    manifest_id: str | None
+    step: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTree:
+    """The checkpoint tree of a task, as it lies on the volume."""
+
+    checkpoints: tuple[Checkpoint, ...] = ()
+    lineage: tuple[Takeover, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What a run left behind: names of its labelled objects, toxics, paused containers."""
+
+    containers: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    toxics: tuple[str, ...] = ()
+    paused: tuple[str, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is left."""
+        left = (self.containers, self.networks, self.volumes, self.toxics, self.paused)
+        return not any(left)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one invariant says of one history."""
+
+    name: str
+    verdict: Verdict
+    detail: str

@@ -1,0 +1,190 @@
+"""Runs one experiment from its plan to its report, and judges saved runs again."""
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from chaos import registry, report
+from chaos.alive import mark
+from chaos.controller import Controller, End, Outcome, Run
+from chaos.history import History
+from chaos.judge import Judgement, invariants_of, judge
+from chaos.model import CannotRun, ChaosError, JobRequest, JsonValue, UsageError, Verdict
+from chaos.observe import POLL_S
+from chaos.ports import Machine
+from chaos.schedule import Experiment, Plan, make_plan
+
+DEFAULT_SEED = 1
+DEFAULT_OUT = Path("chaos-runs")
+MIN_WORKERS, MAX_WORKERS = 2, 8
+EXIT_OF = {Verdict.VALID: 0, Verdict.VIOLATED: 1, Verdict.UNKNOWN: 3}
+EXIT_CANNOT_RUN = 4
+EXIT_INTERRUPTED = 130
+PRECEDENCE = (EXIT_INTERRUPTED, 1, EXIT_CANNOT_RUN, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run; `planted` names a deliberately broken build, which a judge must catch."""
+
+    seed: int = DEFAULT_SEED
+    workers: int | None = None
+    out: Path = DEFAULT_OUT
+    keep_failed: bool = False
+    planted: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run that is over."""
+
+    folder: Path
+    outcome: Outcome
+    judgement: Judgement
+    wall_s: float
+
+    @property
+    def exit_code(self) -> int:
+        """The code for this run alone."""
+        if self.outcome.end is End.INTERRUPTED:
+            return EXIT_INTERRUPTED
+        if self.outcome.end is End.CANNOT_RUN and self.judgement.verdict is not Verdict.VIOLATED:
+            return EXIT_CANNOT_RUN
+        return EXIT_OF[self.judgement.verdict]
+
+
+def worst(codes: list[int]) -> int:
+    """Return the exit code of several runs: violated before cannot run before unknown."""
+    return next((code for code in PRECEDENCE if code in codes), 0)
+
+
+def prepare(
+    experiment: Experiment, options: Options, images: Mapping[str, str]
+) -> tuple[Plan, Mapping[str, JobRequest]]:
+    """Return the plan of a run and the jobs that it submits; touches nothing."""
+    workers = experiment.workers if options.workers is None else options.workers
+    if not MIN_WORKERS <= workers <= MAX_WORKERS:
+        raise UsageError(f"--workers {workers}: give {MIN_WORKERS} to {MAX_WORKERS}")
+    jobs = registry.workload(experiment.workload).jobs(options.seed)
+    plan = make_plan(
+        experiment, options.seed, workers, jobs, images=images, planted=options.planted
+    )
+    kinds = registry.faults()
+    if unknown := [action.kind for action in plan.schedule if action.kind not in kinds]:
+        raise ChaosError(f"experiment {experiment.name}: no fault of kind {unknown[0]!r}")
+    registry.invariants(experiment.invariants)
+    return plan, jobs
+
+
+def run(
+    experiment: Experiment, options: Options, machine: Machine, say: Callable[[str], None]
+) -> Result:
+    """Run one experiment; whatever was started is healed and judged before this returns.
+
+    Raise CannotRun, with the remedy, where the machine lacks something before anything started.
+    """
+    began = time.monotonic()
+    plan, jobs = prepare(experiment, options, machine.images(options.planted))
+    run_id = f"run-{secrets.token_hex(6)}"
+    alive = mark(run_id)
+    try:
+        folder = new_folder(options.out, f"{experiment.name}-{options.seed}")
+        write_durably(folder / "plan.json", plan.to_bytes())
+        keep = _Keep(folder, options.keep_failed)
+        this = Run(run_id, folder, plan, jobs, keep, poll_s=POLL_S)
+        outcome = Controller(machine, registry.faults(), this, say).carry_out()
+    finally:
+        if alive is not None:
+            alive.close()
+    judgement = judge_folder(folder)
+    _write_reports(folder, judgement, say)
+    return Result(folder, outcome, judgement, time.monotonic() - began)
+
+
+def judge_folder(folder: Path) -> Judgement:
+    """Judge the history of a run directory; raise UsageError where there is none."""
+    path = folder / "history.jsonl"
+    if not path.is_file():
+        raise UsageError(f"{folder} is no run directory: it has no history.jsonl")
+    history = History.load(path)
+    return judge(history, registry.invariants(invariants_of(history)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Keep:
+    """Says whether to keep the stack: asked for, and something other than its removal failed."""
+
+    folder: Path
+    wanted: bool
+
+    def __call__(self) -> bool:
+        if not self.wanted:
+            return False
+        findings = judge_folder(self.folder).findings
+        judged = [found for found in findings if found.name != "machine_clean"]
+        return any(found.verdict is not Verdict.VALID for found in judged)
+
+
+def new_folder(out: Path, name: str) -> Path:
+    """Create a run directory of its own and point `latest` at it; raise CannotRun if it cannot."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for attempt in range(1, 1000):
+            folder = out / (f"{stamp}-{name}" + (f".{attempt}" if attempt > 1 else ""))
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                continue
+            _point_latest(out, folder)
+            return folder
+    except OSError as error:
+        raise CannotRun(
+            f"cannot write to {out}: {error}; choose another folder with --out"
+        ) from error
+    raise CannotRun(f"{out} has a thousand runs of this second; choose another folder with --out")
+
+
+def _point_latest(out: Path, folder: Path) -> None:
+    link = out / f".latest-{os.getpid()}"
+    link.unlink(missing_ok=True)
+    link.symlink_to(folder.name)
+    link.replace(out / "latest")
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Write a new file that is on disk, name included, when this returns."""
+    with path.open("xb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _write_reports(folder: Path, judgement: Judgement, say: Callable[[str], None]) -> None:
+    try:
+        report.write(folder, judgement, History.load(folder / "history.jsonl"))
+    except Exception as error:  # noqa: BLE001 (boundary: the verdict stands without its report)
+        say(f"the report could not be written: {type(error).__name__}: {error}")
+
+
+def saved_plan(folder: Path) -> dict[str, JsonValue]:
+    """Return the plan of a run directory; raise UsageError where there is none to run again."""
+    path = folder / "plan.json"
+    try:
+        plan = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{folder} is no run directory: cannot read plan.json: {error}") from error
+    needed = ("experiment", "seed", "workers", "planted")
+    if not isinstance(plan, dict) or any(name not in plan for name in needed):
+        raise UsageError(f"{path} is no plan: it must have {', '.join(needed)}")
+    return plan

@@ -1,0 +1,133 @@
+"""(experiment, seed) -> plan: pure, and the same bytes for the same input."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TypeVar
+
+from chaos.model import Action, JobRequest, JsonValue, UsageError
+
+PLAN_SCHEMA = "chaos_plan_v1"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Seeded decisions by name: each depends on (seed, fault id, name) alone.
+
+    So a fault that is added to a schedule, or asks for one decision more, shifts no other.
+    """
+
+    seed: int
+
+    def integer(self, fault_id: str, name: str, low: int, high: int) -> int:
+        """Return an integer from low to high, both included."""
+        digest = hashlib.sha256(f"{self.seed}/{fault_id}/{name}".encode()).digest()
+        return low + int.from_bytes(digest[:8], "big") % (high - low + 1)
+
+    def choice(self, fault_id: str, name: str, values: Sequence[T]) -> T:
+        """Return one of `values`."""
+        return values[self.integer(fault_id, name, 0, len(values) - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A load, the faults that hit it and the invariants that must survive.
+
+    `invariants` are names; every experiment is judged by the standing ones too. `quick` ones run
+    in `pytest chaos/`; `order` is the place in `list`. Modules in chaos.experiments hold one as
+    EXPERIMENT.
+    """
+
+    name: str
+    summary: str
+    workload: str
+    faults: Callable[[Draw], tuple[Action, ...]]
+    invariants: tuple[str, ...]
+    workers: int = 3
+    order: int = 100
+    quick: bool = True
+    drain_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that is decided before a run; `to_bytes` is what plan.json holds."""
+
+    experiment: str
+    seed: int
+    workers: int
+    planted: str | None
+    drain_s: float
+    workload: str
+    jobs: Mapping[str, JsonValue]
+    schedule: tuple[Action, ...]
+    invariants: tuple[str, ...]
+    images: Mapping[str, str]
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return the plan as JSON."""
+        return {"schema": PLAN_SCHEMA, **asdict(self)}
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of plan.json."""
+        return (
+            json.dumps(self.to_json(), allow_nan=False, sort_keys=True, indent=1) + "\n"
+        ).encode()
+
+
+def describe_job(request: JobRequest) -> JsonValue:
+    """Return a job as a plan states it: files by digest."""
+    return {
+        "name": request.name,
+        "command": list(request.command),
+        "files": {path: hashlib.sha256(data).hexdigest() for path, data in request.files.items()},
+        "env": dict(request.env),
+        "required_outputs": list(request.required_outputs),
+        "lease_s": request.lease_s,
+        "max_task_attempts": request.max_task_attempts,
+        "keep_checkpoints": request.keep_checkpoints,
+    }
+
+
+def check_schedule(schedule: Sequence[Action]) -> None:
+    """Raise UsageError where fault ids repeat or a trigger waits for a fault that is not before."""
+    seen: set[str] = set()
+    for action in schedule:
+        if action.fault_id in seen:
+            raise UsageError(
+                f"fault id {action.fault_id!r} appears twice in the schedule; rename one"
+            )
+        after = action.trigger.after
+        if after is not None and after not in seen:
+            raise UsageError(
+                f"fault {action.fault_id!r} waits for {after!r}, which is not before it; reorder"
+            )
+        seen.add(action.fault_id)
+
+
+def make_plan(
+    experiment: Experiment,
+    seed: int,
+    workers: int,
+    jobs: Mapping[str, JobRequest],
+    *,
+    images: Mapping[str, str],
+    planted: str | None = None,
+) -> Plan:
+    """Return the plan of one run."""
+    schedule = experiment.faults(Draw(seed))
+    check_schedule(schedule)
+    return Plan(
+        experiment=experiment.name,
+        seed=seed,
+        workers=workers,
+        planted=planted,
+        drain_s=experiment.drain_s,
+        workload=experiment.workload,
+        jobs={role: describe_job(request) for role, request in jobs.items()},
+        schedule=schedule,
+        invariants=experiment.invariants,
+        images=dict(images),
+    )

@@ -1,0 +1,330 @@
+"""In-memory twins of the ports: a machine whose stack trains, loses workers and recovers.
+
+Time passes with each look at the coordinator's events, one step a look, so that nothing sleeps.
+"""
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from chaos.history import boot_id
+from chaos.model import (
+    Audit,
+    Checkpoint,
+    CheckpointTree,
+    Container,
+    JobRequest,
+    JobView,
+    JsonMap,
+    JsonValue,
+    NoTarget,
+    Takeover,
+    TaskView,
+    Undo,
+)
+from chaos.ports import Death, Flip, Probe, RunSpec, Toxic, World, WriteWindow
+
+LAST_STEP = 12
+CHECKPOINT_EVERY = 3
+EXPIRES_AFTER = 3
+
+
+@dataclass(slots=True)
+class FakeJob:
+    """A job with one task, its attempts and its checkpoints."""
+
+    role: str
+    job_id: str
+    state: str = "PENDING"
+    node_id: str | None = None
+    lease_id: str | None = None
+    attempts: int = 0
+    step: int = 0
+    resumed_from: int | None = None
+    silent: int = 0
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    lineage: list[Takeover] = field(default_factory=list)
+
+    @property
+    def task_id(self) -> str:
+        """The id of its only task."""
+        return f"{self.job_id}-00000"
+
+
+class FakeSystem:
+    """Coordinator, workers and volume of one run, as Runtime, Containers, Files and Stack."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self.spec = spec
+        self.lock = threading.RLock()
+        self.jobs: dict[str, FakeJob] = {}
+        self.history: list[dict[str, JsonValue]] = []
+        self.down: set[str] = set()
+        self.deaths: dict[str, Death] = {}
+        self.labelled = True
+        self.is_up = False
+
+    # Runtime
+
+    def ready(self) -> bool:
+        """Whether the stack runs."""
+        return self.is_up
+
+    def nodes(self) -> tuple[str, ...]:
+        """Return the workers that run."""
+        names = (f"worker-{number}" for number in range(1, self.spec.workers + 1))
+        return tuple(name for name in names if name not in self.down)
+
+    def submit(self, role: str, request: JobRequest) -> str:
+        """Accept a job."""
+        del request
+        job = FakeJob(role, f"job-{len(self.jobs):012x}")
+        self.jobs[job.job_id] = job
+        return job.job_id
+
+    def job(self, role: str, job_id: str) -> JobView:
+        """Return a job and its task."""
+        with self.lock:
+            job = self.jobs[job_id]
+            held = job.lease_id is not None and job.silent < EXPIRES_AFTER
+            state = {"SUCCEEDED": "COMPLETED"}.get(job.state, "LEASED" if held else "PENDING")
+            task = TaskView(job.task_id, state, job.node_id, job.lease_id, job.attempts, job.step)
+            return JobView(role, job_id, job.state, task)
+
+    def events(self, after: int) -> tuple[JsonMap, ...]:
+        """Let one step of time pass and return what is new."""
+        with self.lock:
+            for job in self.jobs.values():
+                self._advance(job)
+            return tuple(self.history[after:])
+
+    def final(self, job_id: str) -> JsonMap:
+        """Return the end of a job; its weights depend on its steps alone."""
+        job = self.jobs[job_id]
+        view = self.job(job.role, job_id)
+        task: dict[str, JsonValue] = {
+            "task_id": job.task_id,
+            "state": view.task.state if view.task else "PENDING",
+            "lease_id": job.lease_id,
+            "resumed_from": job.resumed_from,
+        }
+        return {
+            "job": {"job_id": job_id, "state": job.state, "reason": None},
+            "tasks": [task],
+            "artifacts": [
+                {"key": f"{job_id}/output", "sha256": "a" * 64, "bytes_sha256": "a" * 64}
+            ],
+            "metrics": {
+                "weights_sha256": f"weights after {job.step}",
+                "sample_chain": f"samples until {job.step}",
+                "samples_seen": job.step,
+                "steps": job.step,
+            },
+            "logs": "",
+        }
+
+    def _advance(self, job: FakeJob) -> None:
+        if job.state == "SUCCEEDED":
+            return
+        if job.lease_id is None or job.silent == EXPIRES_AFTER:
+            self._claim(job)
+        elif job.silent or job.node_id in self.down:
+            job.silent += 1
+            if job.silent == EXPIRES_AFTER:
+                self._event(job, "LEASE_EXPIRED")
+        else:
+            self._train(job)
+
+    def _claim(self, job: FakeJob) -> None:
+        busy = {other.node_id for other in self.jobs.values() if other.state == "RUNNING"}
+        free = [name for name in self.nodes() if name not in busy]
+        if not free:
+            return
+        newest = max(job.checkpoints, key=lambda found: found.step, default=None)
+        job.attempts += 1
+        job.lease_id, job.node_id = f"lease-{job.role}-{job.attempts}", free[0]
+        job.silent, job.state = 0, "RUNNING"
+        job.step = newest.step if newest else 0
+        job.resumed_from = newest.step if newest else None
+        manifest = newest.manifest_id if newest else None
+        job.lineage.append(Takeover(job.lease_id, manifest, job.resumed_from))
+        self._event(job, "LEASE_CLAIMED", {"attempt_number": job.attempts})
+
+    def _train(self, job: FakeJob) -> None:
+        job.step += 1
+        if job.step % CHECKPOINT_EVERY == 0:
+            manifest = f"{job.lease_id}/{job.step}"
+            job.checkpoints.append(Checkpoint(job.step, "valid", job.lease_id, manifest))
+        if job.step >= LAST_STEP:
+            job.state = "SUCCEEDED"
+            output: JsonValue = {"key": f"{job.job_id}/output", "sha256": "a" * 64}
+            self._event(job, "TASK_COMMIT_ACCEPTED", {"outputs": [output]})
+
+    def _event(self, job: FakeJob, kind: str, data: JsonMap | None = None) -> None:
+        self.history.append(
+            {
+                "id": len(self.history) + 1,
+                "type": kind,
+                "job_id": job.job_id,
+                "task_id": job.task_id,
+                "lease_id": job.lease_id,
+                "mono_ns": time.monotonic_ns(),
+                "boot_id": boot_id(),
+                "data": {"node_id": job.node_id, **(data or {})},
+            }
+        )
+
+    # Containers
+
+    def of_node(self, node_id: str) -> Container:
+        """Return the container of a worker."""
+        if node_id not in self.nodes():
+            raise NoTarget(f"no container of {node_id}")
+        return Container(f"id-{node_id}", node_id, self.spec.run_id if self.labelled else None)
+
+    def coordinator(self) -> Container:
+        """Return the coordinator's container."""
+        return Container("id-coordinator", "coordinator", self.spec.run_id)
+
+    def kill(self, container: Container, signal: str = "SIGKILL") -> None:
+        """Take a worker down."""
+        del signal
+        self.down.add(container.service)
+        self.deaths[container.service] = Death(137, time.monotonic_ns())
+
+    def start(self, container: Container) -> None:
+        """Bring a worker back."""
+        self.down.discard(container.service)
+
+    def wait_death(self, container: Container, since_ns: int, timeout_s: float) -> Death | None:
+        """Return the death of a worker that was killed."""
+        del since_ns, timeout_s
+        return self.deaths.get(container.service)
+
+    # Files
+
+    def committed(self, job_id: str, task_id: str) -> tuple[Checkpoint, ...]:
+        """Return the committed steps."""
+        del task_id
+        with self.lock:
+            found = self.jobs[job_id].checkpoints
+            return tuple(replace(checkpoint, state="committed") for checkpoint in found)
+
+    def tree(self, job_id: str, task_id: str) -> CheckpointTree:
+        """Return the tree of a task."""
+        del task_id
+        with self.lock:
+            job = self.jobs[job_id]
+            return CheckpointTree(tuple(job.checkpoints), tuple(job.lineage))
+
+    def staged_parts(self, job_id: str, task_id: str, attempt_id: str, step: int) -> JsonMap:
+        """Return an empty staging directory: saves are instantaneous here."""
+        del job_id, task_id, attempt_id, step
+        return {"parts": {}, "manifest": False, "committed": False}
+
+    def wait_write_window(
+        self, job_id: str, task_id: str, min_step: int, timeout_s: float
+    ) -> WriteWindow | None:
+        """Return None: saves are instantaneous here."""
+        del job_id, task_id, min_step, timeout_s
+        return None
+
+    def flip_newest(self, job_id: str, task_id: str, seed: int) -> tuple[int, Flip]:
+        """Make the newest checkpoint corrupt."""
+        del task_id, seed
+        with self.lock:
+            found = self.jobs[job_id].checkpoints
+            if not found:
+                raise NoTarget(f"no checkpoint of {job_id}")
+            found[-1] = replace(found[-1], state="corrupt", reason="hash")
+            return found[-1].step, Flip("part-0", "b" * 64, "c" * 64, time.monotonic_ns())
+
+    # Stack
+
+    def up(self) -> None:
+        """Start."""
+        self.is_up = True
+
+    def unsteady(self) -> tuple[str, ...]:
+        """Return the workers that are down."""
+        return tuple(f"{name} is down" for name in sorted(self.down))
+
+    def save_logs(self, folder: Path) -> None:
+        """Write one log."""
+        (folder / "coordinator.log").write_text("{}\n", encoding="utf-8")
+
+    def addresses(self) -> Mapping[str, str]:
+        """Return a made-up address."""
+        return {"coordinator": "http://127.0.0.1:1"}
+
+
+class FakeNetwork:
+    """Listeners without a network: toxics are only kept."""
+
+    def __init__(self) -> None:
+        self.active: dict[str, dict[str, Toxic]] = {}
+
+    def listener_of(self, container: Container) -> str:
+        """Return the listener named like the worker."""
+        return container.service
+
+    def add(self, listener: str, toxic: Toxic) -> None:
+        """Switch a toxic on."""
+        self.active.setdefault(listener, {})[toxic.name] = toxic
+
+    def remove(self, listener: str, name: str) -> None:
+        """Switch a toxic off."""
+        self.active.get(listener, {}).pop(name, None)
+
+    def toxics(self) -> Mapping[str, tuple[Toxic, ...]]:
+        """Return what is switched on."""
+        return {name: tuple(found.values()) for name, found in self.active.items() if found}
+
+    def probe(self, listener: str, timeout_s: float) -> Probe:
+        """Time out where there is a toxic."""
+        hurt = bool(self.active.get(listener))
+        return Probe("timeout", timeout_s) if hurt else Probe("ok", 0.001)
+
+
+class FakeMachine:
+    """A machine that remembers which runs have a stack on it and which undos it was asked for."""
+
+    def __init__(self) -> None:
+        self.systems: dict[str, FakeSystem] = {}
+        self.undone: list[Undo] = []
+        self.failing: set[str] = set()
+
+    def images(self, planted: str | None) -> Mapping[str, str]:
+        """Return one image, or two."""
+        found = {"flashruntime/runtime:local": "sha256:1"}
+        return {**found, **({f"planted:{planted}": "sha256:2"} if planted else {})}
+
+    def world(self, spec: RunSpec) -> World:
+        """Return a world whose stack is counted as soon as it starts."""
+        system = FakeSystem(spec)
+        self.systems[spec.run_id] = system
+        return World(system, system, FakeNetwork(), system, system)
+
+    def runs(self) -> tuple[str, ...]:
+        """Return the runs whose stack is up."""
+        return tuple(run_id for run_id, system in self.systems.items() if system.is_up)
+
+    def undo(self, undo: Undo) -> None:
+        """Carry out an undo; actions in `failing` fail."""
+        self.undone.append(undo)
+        if undo.action in self.failing:
+            raise RuntimeError(f"{undo.action} does not work today")
+        system = self.systems.get(undo.run_id)
+        if system is None:
+            return
+        if undo.action == "stack_down":
+            system.is_up = False
+        elif undo.action == "start_container":
+            system.down.discard(str(undo.args["service"]))
+
+    def audit(self, run_id: str) -> Audit:
+        """Return the containers of a stack that is still up."""
+        system = self.systems.get(run_id)
+        return Audit(containers=("coordinator",) if system is not None and system.is_up else ())

@@ -1,0 +1,99 @@
+"""Figures are counted from a history, never asserted into being."""
+
+from typing import Any
+
+import pytest
+
+from chaos.figures import figures, goodput, losses
+from chaos.history import History, Record
+
+S = 1_000_000_000
+
+
+def history(*entries: tuple[int, str, dict[str, Any]], boot_id: str = "boot") -> History:
+    return History(
+        Record(seq, at_s * S, boot_id, "2026", "test", kind, data)
+        for seq, (at_s, kind, data) in enumerate(entries)
+    )
+
+
+def event(number: int, at_s: int, kind: str, lease: str) -> tuple[int, str, dict[str, Any]]:
+    data = {
+        "id": number,
+        "type": kind,
+        "mono_ns": at_s * S,
+        "boot_id": "boot",
+        "job_id": "job-1",
+        "task_id": "t",
+        "lease_id": lease,
+    }
+    return at_s, "event", data
+
+
+def task(at_s: int, lease: str, step: int | None) -> tuple[int, str, dict[str, Any]]:
+    return at_s, "task", {"role": "main", "task": {"lease_id": lease, "step": step}}
+
+
+RECEIPT = (
+    12,
+    "fault_receipt",
+    {"fault_id": "f", "landed": "landed", "took_effect_ns": 10 * S, "lost_lease_id": "a"},
+)
+LOST = (
+    (1, "job_submitted", {"role": "main", "job_id": "job-1", "lease_s": 3.0}),
+    event(1, 2, "LEASE_CLAIMED", "a"),
+    task(9, "a", 50),
+    RECEIPT,
+    event(2, 13, "LEASE_EXPIRED", "a"),
+    event(3, 14, "LEASE_CLAIMED", "b"),
+    task(15, "b", None),
+    task(17, "b", 41),
+    (
+        20,
+        "checkpoints",
+        {
+            "role": "main",
+            "lineage": [
+                {"attempt_id": "a", "manifest_id": None, "step": None},
+                {"attempt_id": "b", "manifest_id": "m", "step": 40},
+            ],
+        },
+    ),
+    (21, "job_final", {"role": "main", "tasks": [{"lease_id": "b"}], "metrics": {"steps": 60}}),
+)
+
+
+def test_a_loss_is_measured_from_the_moment_the_fault_took_hold() -> None:
+    (loss,) = losses(history(*LOST))
+    assert (loss.detected_s, loss.reclaimed_s, loss.progressed_s) == (3.0, 4.0, 7.0)
+    assert loss.lease_s == 3.0
+    assert figures(history(*LOST)) == {
+        "mttd_s": [3.0],
+        "reclaim_s": [4.0],
+        "mttr_s": [7.0],
+        "goodput": round(60 / 70, 4),
+    }
+
+
+def test_goodput_counts_what_was_executed_twice() -> None:
+    assert goodput(history(*LOST)) == pytest.approx(60 / 70)
+
+
+def test_steps_that_a_cut_off_holder_saved_unheard_are_counted() -> None:
+    saved = (16, "committed", {"role": "main", "steps": [{"attempt_id": "a", "step": 58}]})
+    assert goodput(history(*LOST, saved)) == pytest.approx(60 / 78)
+
+
+def test_a_claim_without_an_expiry_is_the_detection() -> None:
+    told = [entry for entry in LOST if entry[2].get("type") != "LEASE_EXPIRED"]
+    (loss,) = losses(history(*told))
+    assert loss.detected_s == 4.0
+
+
+def test_the_coordinators_times_are_not_compared_with_those_of_another_boot() -> None:
+    (loss,) = losses(history(*LOST, boot_id="another"))
+    assert (loss.detected_s, loss.reclaimed_s) == (None, None)
+
+
+def test_without_a_loss_there_are_no_times_and_goodput_may_be_unknown() -> None:
+    assert figures(history()) == {"mttd_s": [], "reclaim_s": [], "mttr_s": [], "goodput": None}
