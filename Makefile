@@ -1,0 +1,50 @@
+# Every verb of this project. Nothing is assumed but a shell, make, and either Docker or root on Debian or Ubuntu.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.PHONY: help chaos test check up down heal clean
+
+export FLASHML_SETUP_T0 := $(shell date +%s)
+# Settings of the command line reach the scripts; unset ones stay unset, so that .env and the defaults count.
+$(foreach name,PYTHON BASE_IMAGE CA_BUNDLE TORCH_INDEX_URL PIP_INDEX_URL TOXIPROXY_IMAGE FLASHML_ENGINE FLASHML_PORT \
+  FLASHML_MIN_FREE_MIB WORKERS,$(if $(value $(name)),$(eval export $(name))))
+# testcontainers: its reaper image may not be pullable, and containers are reached through published ports.
+export TESTCONTAINERS_RYUK_DISABLED := true
+export TESTCONTAINERS_HOST_OVERRIDE := 127.0.0.1
+
+PY := .venv/bin/python
+
+help: ## this list
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@echo '  variables: WORKERS SEED EXPERIMENT FLASHML_ENGINE=never FLASHML_PORT BASE_IMAGE CA_BUNDLE TORCH_INDEX_URL'
+
+chaos: ## set up, then run the chaos experiments (EXPERIMENT="a b" SEED=7 WORKERS=3)
+	@docker/setup.sh stack
+	@$(PY) -m chaos run $(EXPERIMENT) $(if $(SEED),--seed $(SEED)) $(if $(WORKERS),--workers $(WORKERS))
+
+test: ## set up, then every test: check, torch tests in the image, integration tests on containers
+	@docker/setup.sh test
+	@$(MAKE) check
+	@docker run --rm --network none --label dev.flashruntime.owner=flashruntime flashruntime/test:local
+	@$(PY) -m pytest tests/integration
+
+check: ## lint, format, types, import rules, unit, contract and architecture tests (no engine needed)
+	@docker/setup.sh venv
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	$(PY) -m pytest $(wildcard tests/unit tests/contract tests/architecture)
+
+up: ## start the composed stack (WORKERS=4 FLASHML_PORT=8000)
+	@docker/setup.sh stack
+	@docker/stack.sh up
+
+down: ## stop the composed stack; its volumes are kept
+	@docker/stack.sh down
+
+heal: ## undo whatever an interrupted chaos run left behind
+	@docker/stack.sh heal
+
+clean: ## remove all that the above made: stack, volumes, images, .venv, caches; stop an engine that we started
+	@docker/stack.sh clean
