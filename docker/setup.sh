@@ -93,7 +93,12 @@ build() {
         --label "$LABEL" --tag "$tag" "$@" ||
         fail "building $tag failed (whole log: $CACHE/build-${tag//[\/:]/-}.log)" \
             "if a download failed: check the network, PIP_INDEX_URL, and CA_BUNDLE=$CA_BUNDLE (a proxy's CA must be in it)"
-    [ "$before" = "$(docker image inspect --format '{{.Id}}' "$tag")" ] || say "built $tag in $((EPOCHSECONDS - started)) s"
+    [ "$before" != "$(docker image inspect --format '{{.Id}}' "$tag")" ] || return 0
+    say "built $tag in $((EPOCHSECONDS - started)) s"
+    # The image that this one replaces, unless it has another name or a container.
+    if [ "$(docker image inspect --format '{{len .RepoTags}}' "${before:-none}" 2>/dev/null)" = 0 ]; then
+        docker image rm "$before" >/dev/null 2>&1 || true
+    fi
 }
 
 build_from_base() {

@@ -31,6 +31,8 @@ down() {
     elif [ -z "$(docker compose ps --all --quiet 2>/dev/null)" ]; then
         say "nothing to do: the stack is not up"
     else
+        # The workers' own directories are anonymous volumes, which `compose down` would leave behind for good.
+        docker compose rm --stop --force --volumes >/dev/null
         docker compose down --remove-orphans
         say "stopped; the volumes (ledger, artifacts, checkpoints) are kept: make clean removes them"
     fi
@@ -56,7 +58,6 @@ remove() {
 }
 
 clean_engine() {
-    docker compose down --remove-orphans >/dev/null 2>&1 || true
     remove containers "docker ps --all --quiet --filter label=$LABEL" "docker rm --force --volumes"
     remove volumes "docker volume ls --quiet --filter label=$LABEL" "docker volume rm --force"
     remove networks "docker network ls --quiet --filter label=$LABEL" "docker network rm"
