@@ -67,10 +67,7 @@ class WriteWindow:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """One file before and after its bits were flipped; `at_ns` is CLOCK_MONOTONIC.
-
-    `manifest_id` and `attempt_id` are those of the checkpoint that it belongs to.
-    """
+    """A file of a checkpoint before and after a bit was flipped; `at_ns` is CLOCK_MONOTONIC."""
 
     manifest_id: str
     attempt_id: str
