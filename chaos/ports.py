@@ -60,7 +60,6 @@ class Toxic:
 class WriteWindow:
     """A save in progress: parts are being written and there is no manifest yet."""
 
-    attempt_id: str
     step: int
     seen_ns: int
 
@@ -144,9 +143,9 @@ class Files(Protocol):
         ...
 
     def wait_write_window(
-        self, job_id: str, task_id: str, min_step: int, timeout_s: float
+        self, target: Target, min_step: int, timeout_s: float
     ) -> WriteWindow | None:
-        """Return at once when a save of at least `min_step` is between part and manifest."""
+        """Return at once when the target itself saves a step >= `min_step`: parts, no manifest."""
         ...
 
     def flip_newest(self, job_id: str, task_id: str, seed: int) -> tuple[int, Flip]:

@@ -21,6 +21,7 @@ from chaos.model import (
     JsonValue,
     NoTarget,
     Takeover,
+    Target,
     TaskView,
     Undo,
 )
@@ -225,10 +226,10 @@ class FakeSystem:
         return {"parts": {}, "manifest": False, "committed": False}
 
     def wait_write_window(
-        self, job_id: str, task_id: str, min_step: int, timeout_s: float
+        self, target: Target, min_step: int, timeout_s: float
     ) -> WriteWindow | None:
         """Return None: saves are instantaneous here."""
-        del job_id, task_id, min_step, timeout_s
+        del target, min_step, timeout_s
         return None
 
     def flip_newest(self, job_id: str, task_id: str, seed: int) -> tuple[int, Flip]:

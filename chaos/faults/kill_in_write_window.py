@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 from chaos.history import integer, text
 from chaos.model import Container, JsonMap, Landed, NoTarget, Observation, Receipt, Target
-from chaos.ports import Scene, WriteWindow
+from chaos.ports import Scene
 
 DEATH_TIMEOUT_S = 10.0
-FOREIGN_WINDOW_PAUSE_S = 0.2
 KILLED = 137
 
 
@@ -50,8 +49,9 @@ def _one_try(scene: Scene) -> JsonMap:
     """Wait for a window of the target's own attempt, kill, and look at what was left."""
     target = scene.target()
     container, files = _worker(target), scene.world.files
-    job_id, task_id = str(target.job_id), str(target.task_id)
-    window = _own_window(scene, target)
+    job_id, task_id, lease_id = str(target.job_id), str(target.task_id), str(target.lease_id)
+    min_step = integer(scene.action.params.get("min_step")) or 0
+    window = files.wait_write_window(target, min_step, scene.remaining_s())
     if window is None:
         return {"reason": "the holder opened no write window before the deadline"}
     at_ns = time.monotonic_ns()
@@ -61,26 +61,14 @@ def _one_try(scene: Scene) -> JsonMap:
         "service": container.service,
         "container_id": container.container_id,
         "node_id": target.node_id,
-        "lease_id": target.lease_id,
+        "lease_id": lease_id,
         "step": window.step,
         "window_seen_ns": window.seen_ns,
         "at_ns": at_ns,
         "died_ns": death.at_ns if death else None,
         "exit_code": death.exit_code if death else None,
-        "left": dict(files.staged_parts(job_id, task_id, window.attempt_id, window.step)),
+        "left": dict(files.staged_parts(job_id, task_id, lease_id, window.step)),
     }
-
-
-def _own_window(scene: Scene, target: Target) -> WriteWindow | None:
-    """Wait for a window of the holder; what a dead attempt left looks like one."""
-    min_step = integer(scene.action.params.get("min_step")) or 0
-    job_id, task_id = str(target.job_id), str(target.task_id)
-    while (left_s := scene.remaining_s()) > 0:
-        window = scene.world.files.wait_write_window(job_id, task_id, min_step, left_s)
-        if window is None or window.attempt_id == target.lease_id:
-            return window
-        scene.wait(lambda _: False, FOREIGN_WINDOW_PAUSE_S)
-    return None
 
 
 def _torn(fired: JsonMap) -> bool:
@@ -110,7 +98,7 @@ def _next_try(scene: Scene, tried: JsonMap) -> bool:
 
 
 def _worker(target: Target) -> Container:
-    if target.container is None or target.task_id is None:
+    if target.container is None or target.lease_id is None:
         raise NoTarget(f"{target.symbol} is no worker that holds a task")
     return target.container
 

@@ -4,11 +4,10 @@ import hashlib
 
 from pydantic import BaseModel
 
-from chaos.model import CannotRun, Checkpoint, CheckpointTree, JsonMap, Takeover
+from chaos.model import CannotRun, Checkpoint, CheckpointTree, JsonMap, Takeover, Target
 from chaos.ports import Flip, WriteWindow
 from chaos.targets.helper import READ_ONLY, WRITABLE, Helper
 
-MIN_WINDOW_BYTES = 1
 WATCH_SLACK_S = 10.0
 FRACTIONS = 1 << 16
 
@@ -51,7 +50,6 @@ class TreeAnswer(BaseModel):
 class WindowEntry(BaseModel):
     """A write window."""
 
-    attempt_id: str
     step: int
     seen_ns: int
 
@@ -109,13 +107,13 @@ class VolumeFiles:
         }
 
     def wait_write_window(
-        self, job_id: str, task_id: str, min_step: int, timeout_s: float
+        self, target: Target, min_step: int, timeout_s: float
     ) -> WriteWindow | None:
-        """Return at once when a save of at least `min_step` is between part and manifest."""
+        """Return at once when the target itself saves a step >= `min_step`: parts, no manifest."""
         request: JsonMap = {
-            "root": _root(READ_ONLY, job_id, task_id),
+            "root": _root(READ_ONLY, str(target.job_id), str(target.task_id)),
+            "attempt_id": target.lease_id,
             "min_step": min_step,
-            "min_bytes": MIN_WINDOW_BYTES,
             "timeout_s": timeout_s,
         }
         wait_s = timeout_s + WATCH_SLACK_S

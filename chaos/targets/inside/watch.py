@@ -1,7 +1,7 @@
-"""Watch a task's checkpoint tree for an open write window: part bytes and no manifest yet.
+"""Watch an attempt's saves for an open write window: part bytes and no manifest yet.
 
-Request: {"root": path, "min_step": int, "min_bytes": int, "timeout_s": float}. Answer: {"window":
-{"seen_ns", "attempt_id", "step"}}, or null after `timeout_s`.
+Request: {"root": path, "attempt_id", "min_step": int, "timeout_s": float}. Answer: {"window":
+{"step", "seen_ns"}}, or null after `timeout_s`.
 """
 
 import os
@@ -36,22 +36,20 @@ def window(directory: str) -> int:
     return total
 
 
-def windows(root: str, min_step: int, min_bytes: int) -> Iterator[dict[str, Any]]:
-    """Yield the write windows that are open now."""
-    for attempt in entries(os.path.join(root, ".staging")):  # noqa: PTH118 (polled every ms)
-        for staged in entries(attempt.path):
-            match = STEP.match(staged.name)
-            if match is None or int(match[1]) < min_step:
-                continue
-            if window(staged.path) >= min_bytes:
-                yield {"attempt_id": attempt.name, "step": int(match[1])}
+def windows(folder: str, min_step: int) -> Iterator[int]:
+    """Yield the steps whose write window is open now."""
+    for staged in entries(folder):
+        match = STEP.match(staged.name)
+        if match is not None and int(match[1]) >= min_step and window(staged.path):
+            yield int(match[1])
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Return the first window that is seen, or nothing at the deadline."""
     deadline = time.monotonic() + request["timeout_s"]
+    folder = f"{request['root']}/.staging/{request['attempt_id']}"
     while time.monotonic() < deadline:
-        for found in windows(request["root"], request["min_step"], request["min_bytes"]):
-            return {"window": {"seen_ns": time.monotonic_ns(), **found}}
+        for step in windows(folder, request["min_step"]):
+            return {"window": {"step": step, "seen_ns": time.monotonic_ns()}}
         time.sleep(POLL_S)
     return {"window": None}

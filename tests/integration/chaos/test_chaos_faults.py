@@ -3,12 +3,13 @@
 import hashlib
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from chaos.faults import black_hole, flip_bits, kill, kill_in_write_window, latency, reset
-from chaos.model import Landed
+from chaos.model import JobView, Landed, TaskView
 from chaos.ports import Toxic
 
 pytestmark = pytest.mark.integration
@@ -59,12 +60,12 @@ def put_checkpoint(yard: Any, step: int, size_bytes: int = 4096) -> None:
     )
 
 
-def stage(yard: Any, step: int, *, manifest: bool = False) -> None:
+def stage(yard: Any, step: int, *, manifest: bool = False, attempt: str = LEASE) -> None:
     """Put a save in progress on the volume."""
     name = "manifest.json" if manifest else "state-0"
     in_helper(
         yard,
-        f"import pathlib; d = pathlib.Path({ROOT!r}) / '.staging' / {LEASE!r} / 'step-{step:06}'; "
+        f"import pathlib; d = pathlib.Path({ROOT + '/.staging/' + attempt!r}, 'step-{step:06}'); "
         f"d.mkdir(parents=True, exist_ok=True); (d / {name!r}).write_bytes(b'bytes')",
     )
 
@@ -116,6 +117,31 @@ def test_without_a_window_the_kill_is_missed_and_nobody_dies(yard: Any, scene: A
     assert (receipt.landed, receipt.lost_lease_id) == (Landed.MISSED, None)
     container = yard.client.containers.get(aim.aim.container.container_id)
     assert container.status == "running"
+
+
+def test_a_kill_that_came_too_late_heals_and_tries_the_next_save(
+    yard: Any, scene: Any, monkeypatch: Any
+) -> None:
+    """The first save is committed before its writer dies; the next holder is hit in its own."""
+    stage(yard, 20)
+    aim = scene("kill_in_write_window", deadline_s=20.0, min_step=15)
+    files, other = yard.world.files, yard.world.containers.of_node("worker-2")
+    honest = files.staged_parts
+
+    def committed_once(*words: Any) -> Any:
+        monkeypatch.setattr(files, "staged_parts", honest)
+        stage(yard, 30, attempt="lease-2")
+        task = TaskView(TASK, "LEASED", "worker-2", "lease-2", 2)
+        aim.seen = replace(aim.seen, jobs={"main": JobView("main", "j", "RUNNING", task)})
+        aim.aim = replace(aim.aim, container=other, lease_id="lease-2")
+        return {**honest(*words), "manifest": True, "committed": True}
+
+    monkeypatch.setattr(files, "staged_parts", committed_once)
+    receipt = fire(kill_in_write_window.FAULT, aim)
+    assert (receipt.landed, receipt.evidence["tries"]) == (Landed.LANDED, 2)
+    assert (receipt.lost_lease_id, receipt.evidence["step"]) == ("lease-2", 30)
+    first = yard.world.containers.service("worker-1")
+    assert yard.client.containers.get(first.container_id).status == "running"
 
 
 def test_a_flipped_bit_lands_only_before_the_next_claim(yard: Any, scene: Any) -> None:

@@ -79,11 +79,11 @@ def test_a_manifest_that_was_edited_does_not_match_its_digest(tmp_path: Path) ->
 def test_parts_without_a_manifest_are_a_window_and_with_one_they_are_none(tmp_path: Path) -> None:
     staged = tmp_path / ".staging" / "one" / "step-000020"
     staged.mkdir(parents=True)
-    request = {"root": str(tmp_path), "min_step": 15, "min_bytes": 1, "timeout_s": 0.01}
+    request = {"root": str(tmp_path), "attempt_id": "one", "min_step": 15, "timeout_s": 0.01}
     assert watch.answer(request) == {"window": None}
     (staged / "a").write_bytes(b"x")
-    window = watch.answer(request)["window"]
-    assert (window["attempt_id"], window["step"]) == ("one", 20)
+    assert watch.answer(request)["window"]["step"] == 20
+    assert watch.answer({**request, "attempt_id": "two"}) == {"window": None}
     assert watch.answer({**request, "min_step": 21}) == {"window": None}
     (staged / "manifest.json").write_bytes(b"{}")
     assert watch.answer(request) == {"window": None}
