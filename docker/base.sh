@@ -8,7 +8,7 @@ export STEP=base
 
 PUBLISHED=python:3.13-slim
 LOCAL=flashruntime/base:trixie
-PACKAGES=python3,python3-venv,python3-pip,python3-setuptools,python3-torch,ca-certificates
+PACKAGES=python3,python3-venv,python3-pip,python3-setuptools,python3-torch,libopenblas0-openmp,ca-certificates
 PULL_S="${FLASHML_PULL_TIMEOUT_S:-120}"
 LOG="$STATE_DIR/base.log"
 PULL_ERROR="$STATE_DIR/pull.log"
