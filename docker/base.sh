@@ -15,6 +15,13 @@ PULL_ERROR="$STATE_DIR/pull.log"
 
 has_image() { docker image inspect "$1" >/dev/null 2>&1; }
 
+# A local base of other packages than these is built anew.
+inputs() { printf '%s' "$PACKAGES" | sha256sum | cut -c1-16; }
+
+has_local() {
+    [ "$(docker image inspect --format '{{index .Config.Labels "dev.flashruntime.inputs"}}' "$LOCAL" 2>/dev/null)" = "$(inputs)" ]
+}
+
 pull() {
     say "pulling $1 (at most $PULL_S s)"
     timeout "$PULL_S" docker pull --quiet "$1" >/dev/null 2>"$PULL_ERROR" </dev/null
@@ -61,7 +68,7 @@ build_local() {
         xargs -r docker image rm --force >/dev/null 2>&1 || true
     dir=$(private_dir base)
     say "building $LOCAL from Debian packages: about a minute (log: $LOG)"
-    if ! id=$(bootstrap "$dir" | docker import --change "LABEL $LABEL dev.flashruntime.image=base" \
+    if ! id=$(bootstrap "$dir" | docker import --change "LABEL $LABEL dev.flashruntime.image=base dev.flashruntime.inputs=$(inputs)" \
         --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' --change 'ENV LANG=C.UTF-8' \
         --change 'CMD ["python3"]' -); then
         [ -z "$id" ] || docker image rm --force "$id" >/dev/null 2>&1 || true
@@ -82,7 +89,7 @@ main() {
         echo "$BASE_IMAGE"
     elif has_image "$PUBLISHED"; then
         echo "$PUBLISHED"
-    elif has_image "$LOCAL"; then
+    elif has_local; then
         echo "$LOCAL"
     elif pull "$PUBLISHED"; then
         echo "$PUBLISHED"
@@ -91,8 +98,8 @@ main() {
         require_bootstrap
         exec 8>"$STATE_DIR/base.lock"
         flock -w 900 8 || fail "another build of the base image has not ended within 900 s"
-        has_image "$LOCAL" || : >"$LOG"
-        has_image "$LOCAL" || build_local
+        has_local || : >"$LOG"
+        has_local || build_local
         echo "$LOCAL"
     fi
 }

@@ -165,9 +165,9 @@ toxiproxy_image() {
     fi
 }
 
-# Network experiments end as unknown without it; everything else runs, so this one failure is only reported.
+# The composed stack and the tests run without it, so this one failure is only reported; the experiments say so and stop.
 toxiproxy_image_or_report() {
-    (toxiproxy_image) || say "no Toxiproxy: experiments that need it will end as unknown"
+    (toxiproxy_image) || say "no Toxiproxy: the stack runs, the chaos experiments cannot (above is why)"
 }
 
 engine_and_base() {

@@ -25,7 +25,7 @@ if [ -z "$python" ] && [ -n "${TORCH_INDEX_URL:-}" ]; then
     "$venv/bin/pip" install --quiet --index-url "$TORCH_INDEX_URL" 'torch>=2.6'
 elif [ -z "$python" ]; then
     apt update
-    apt install -y --no-install-recommends python3 python3-venv python3-torch
+    apt install -y --no-install-recommends python3 python3-venv python3-torch libopenblas0-openmp
     rm -rf /var/lib/apt/lists/*
     python=/usr/bin/python3
 fi
