@@ -18,18 +18,12 @@ up() {
     say "starting the coordinator and ${WORKERS:-2} workers"
     if ! quietly "$log" docker compose up --detach --wait --no-build --scale "worker=${WORKERS:-2}" coordinator worker; then
         if grep -qE 'port is already allocated|address already in use' "$log"; then
-            take_down >/dev/null 2>&1
+            docker compose down --remove-orphans >/dev/null 2>&1 || true
             fail "port $port of this machine is in use" "choose another one: make up FLASHML_PORT=8123"
         fi
         fail "the stack did not become healthy" "look at: docker compose logs coordinator worker" "take it down: make down"
     fi
     say "ready: http://127.0.0.1:$port (make down stops it and keeps its volumes)"
-}
-
-# The workers' own directories are anonymous volumes, which `compose down` would leave behind for good.
-take_down() {
-    docker compose rm --stop --force --volumes >/dev/null
-    docker compose down --remove-orphans
 }
 
 down() {
@@ -38,8 +32,8 @@ down() {
     elif [ -z "$(docker compose ps --all --quiet 2>/dev/null)" ]; then
         say "nothing to do: the stack is not up"
     else
-        take_down
-        say "stopped; the volumes (ledger, artifacts, checkpoints) are kept: make clean removes them"
+        docker compose down --remove-orphans
+        say "stopped; the volumes (ledger, artifacts, checkpoints, work) are kept: make clean removes them"
     fi
 }
 

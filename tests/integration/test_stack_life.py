@@ -84,7 +84,6 @@ def composed() -> Iterator[ComposedStack]:
         )
         yield stack
     finally:
-        stack.compose("rm", "--stop", "--force", "--volumes")
         stack.compose("down", "--volumes")
         if alive is not None:
             alive.close()
