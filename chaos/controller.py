@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from chaos import collect
@@ -69,7 +70,7 @@ class Controller:
         self._machine = machine
         self._faults = faults
         self._run = run
-        self._say = say
+        self._say = partial(_tell, say)
         self._history = HistoryWriter(run.folder / "history.jsonl")
         self._journal = Journal(run.folder / JOURNAL)
         spec = RunSpec(run.run_id, run.plan.workers, run.plan.planted)
@@ -221,3 +222,9 @@ class Controller:
             self._say(f"{what} failed: {error}")
             with suppress(OSError, ValueError):
                 self._history.append("note", {"text": f"{what} failed", "error": repr(error)})
+
+
+def _tell(say: Callable[[str], None], text: str) -> None:
+    """Say something; nobody listening (a closed pipe or terminal) must not stop the healing."""
+    with suppress(Exception, SystemExit):
+        say(text)

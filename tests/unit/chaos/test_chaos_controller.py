@@ -226,3 +226,19 @@ def test_the_system_giving_no_answer_for_a_while_is_no_failure_of_the_run(
         "no word on events",
         "word on events again",
     ]
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), SystemExit(1), RuntimeError("reentrant")])
+def test_a_reader_that_went_away_does_not_stop_the_healing(
+    harness: Any, kill: Any, action: Any, error: BaseException
+) -> None:
+    """Ctrl-C in `make chaos | tee log` ends tee too: every later word hits a closed pipe."""
+
+    class Gone(list[str]):
+        def append(self, text: str) -> None:
+            if text == "removing the stack":
+                raise error
+
+    harness.said = Gone()
+    harness.run(kill(), action(5))
+    assert_healed(harness)
