@@ -1,6 +1,7 @@
 """The command line: verbs, exit codes, what is written."""
 
 import json
+import shutil
 import signal
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -115,6 +116,32 @@ def test_a_stack_that_does_not_start_exits_4_and_is_healed(
     assert cli("run") == 4
     assert machine.runs() == ()
     assert json.loads((latest() / "verdict.json").read_bytes())["reason"] == "port 8000 is taken"
+
+
+@pytest.mark.parametrize("verb", [["run"], ["heal"], ["run", "--dry-run"]])
+def test_an_error_of_the_harness_exits_4_not_1_which_means_violated(
+    cli: Cli,
+    storm: Any,
+    verb: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def broken(self: Any, planted: str | None = None) -> Any:
+        raise OSError("the engine hung up")
+
+    monkeypatch.setattr(FakeMachine, "images", broken)
+    monkeypatch.setattr(FakeMachine, "runs", broken)
+    assert cli(*verb) == 4
+    assert "the engine hung up" in capsys.readouterr().err
+
+
+def test_a_run_directory_that_is_removed_meanwhile_exits_4(
+    cli: Cli, storm: Any, machine: FakeMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storm.during = lambda scene: shutil.rmtree(latest().resolve())
+    assert cli("run") == 4
+    assert "was removed while its run was under way" in capsys.readouterr().out
+    assert machine.runs() == ()
 
 
 def interrupt(scene: Scene) -> None:
