@@ -250,6 +250,7 @@ def test_a_run_directory_that_is_removed_meanwhile_does_not_stop_the_healing(
     assert [undo.action for undo in harness.machine.undone] == ["start_container", "stack_down"]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_full_disk_does_not_stop_the_healing(
     harness: Any, kill: Any, action: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
