@@ -188,6 +188,21 @@ def test_an_unlabelled_target_is_refused_and_not_touched(
     assert fault.fired == []
 
 
+def test_a_target_that_moves_on_after_its_undo_was_promised_is_not_touched(
+    harness: Any, kill: Any, action: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The undo on disk names one worker; another one must not be hit without any."""
+    real, names = FakeSystem.of_node, iter(["worker-1", "worker-2", "worker-2"])
+    monkeypatch.setattr(FakeSystem, "of_node", lambda self, node: real(self, next(names)))
+    fault = kill()
+    harness.run(fault, action(5))
+    (receipt,) = harness.history.of("fault_receipt")
+    assert receipt["landed"] == "missed"
+    assert "worker-2 is not worker-1; it is not touched" in str(receipt["evidence"])
+    assert fault.fired == []
+    assert_healed(harness)
+
+
 def test_a_stack_that_never_becomes_steady_cannot_run(
     harness: Any, kill: Any, action: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
