@@ -89,10 +89,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _seed(word: str) -> int:
-    seed = int(word)
-    if seed < 0:
-        raise argparse.ArgumentTypeError(f"{word}: a seed is a whole number from 0")
-    return seed
+    """Read a seed, which every random generator of the workload must take too."""
+    if not word.isdecimal() or int(word) >= 1 << 63:
+        raise argparse.ArgumentTypeError(f"{word}: a seed is a whole number from 0 to 2**63 - 1")
+    return int(word)
 
 
 def _print_json(value: JsonValue) -> None:

@@ -198,7 +198,16 @@ def test_a_mistyped_experiment_is_told_the_likely_name(
     assert "did you mean 'storm'?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("argv", [[], ["explode"], ["run", "--seed", "x"], ["run", "--seed", "-1"]])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["explode"],
+        ["run", "--seed", "x"],
+        ["run", "--seed", "-1"],
+        ["run", "--seed", str(2**63)],
+    ],
+)
 def test_a_malformed_command_line_exits_2(cli: Cli, argv: list[str]) -> None:
     with pytest.raises(SystemExit) as error:
         cli(*argv)
@@ -356,6 +365,17 @@ def test_heal_leaves_a_run_alone_that_is_under_way(
         held.close()
     assert cli("heal") == 0
     assert machine.runs() == ()
+
+
+def test_a_journal_that_cannot_be_read_does_not_stop_the_healing(
+    cli: Cli, machine: FakeMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("chaos-runs/one/journal.jsonl").mkdir(parents=True)
+    killed_run(machine, Path("chaos-runs/two"), "run-dead")
+    machine.world(RunSpec("run-orphan", 3)).stack.up()
+    assert cli("heal") == 4
+    assert machine.runs() == ()
+    assert "chaos-runs/one/journal.jsonl cannot be used" in capsys.readouterr().out
 
 
 def test_heal_that_cannot_undo_everything_says_what_and_exits_4(
