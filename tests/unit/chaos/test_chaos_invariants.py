@@ -412,3 +412,37 @@ def test_a_system_that_is_not_steady_again_is_found() -> None:
     story = tell(Shape([]))
     change(story, "healed", unsteady=["worker-1 is missing"])
     assert verdict_of("steady_again", story) is Verdict.VIOLATED
+
+
+DAMAGED = {"evidence": {"corrupted": [{"step": 20, "manifest_id": "m-20"}]}}
+REJECTED = '{"event": "checkpoint_rejected", "step": 20, "reason": "does not hash"}'
+OLDER = '{"event": "resumed", "step": 10, "manifest_id": "m-10"}'
+NEWER = '{"event": "resumed", "step": 20, "manifest_id": "m-20"}'
+
+
+@pytest.mark.parametrize(
+    ("log", "verdict"),
+    [
+        (f"a word\n{REJECTED}\n{OLDER}\n", Verdict.VALID),
+        (OLDER, Verdict.VIOLATED),
+        (f"{REJECTED}\n{NEWER}", Verdict.VIOLATED),
+        (REJECTED, Verdict.UNKNOWN),
+        (None, Verdict.UNKNOWN),
+    ],
+)
+def test_a_damaged_checkpoint_is_passed_over_for_a_recorded_reason(
+    log: str | None, verdict: Verdict
+) -> None:
+    story = tell(Shape([(2, False)]))
+    story.add("fault_receipt", fault_id="flip", landed="landed", **DAMAGED)
+    change(story, "job_final", logs=log)
+    assert judged("rejection_recorded", story) is verdict
+
+
+def test_without_damage_there_is_nothing_to_reject() -> None:
+    assert judged("rejection_recorded", tell(Shape([]))) is Verdict.UNKNOWN
+
+
+def judged(name: str, story: Story) -> Verdict:
+    (invariant,) = registry.invariants([name])
+    return judge(History(story.records), [invariant]).findings[0].verdict
