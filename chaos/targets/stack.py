@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from chaos.model import CannotRun, ChaosError
+from chaos.model import CannotRun, ChaosError, Unreachable
 from chaos.ports import Runtime
 from chaos.targets import command
 from chaos.targets.containers import COORDINATOR, RunContainers
@@ -113,7 +113,10 @@ class ComposeStack:
     def _unready(self) -> list[str]:
         if not self._runtime.ready():
             return ["the coordinator is not ready"]
-        nodes = self._runtime.nodes()
+        try:
+            nodes = self._runtime.nodes()
+        except Unreachable as error:
+            return [str(error)]
         homes = {self._home(node) for node in nodes}
         return [f"{name} has not registered" for name in self._project.workers if name not in homes]
 
