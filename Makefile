@@ -13,6 +13,8 @@ export TESTCONTAINERS_RYUK_DISABLED := true
 export TESTCONTAINERS_HOST_OVERRIDE := 127.0.0.1
 
 PY := .venv/bin/python
+# A SIGKILL of make is one of the run, so that `make heal` does not find it under way.
+WITH_MAKE := $(if $(shell command -v setpriv),setpriv --pdeathsig KILL)
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -20,7 +22,7 @@ help: ## this list
 
 chaos: ## set up, then run the chaos experiments (EXPERIMENT="a b" SEED=7 WORKERS=3)
 	@docker/setup.sh stack
-	@$(PY) -m chaos run $(EXPERIMENT) $(if $(SEED),--seed $(SEED)) $(if $(WORKERS),--workers $(WORKERS))
+	@$(WITH_MAKE) $(PY) -m chaos run $(EXPERIMENT) $(if $(SEED),--seed $(SEED)) $(if $(WORKERS),--workers $(WORKERS))
 
 test: ## set up, then every test: check, torch tests in the image, integration tests on containers
 	@docker/setup.sh test

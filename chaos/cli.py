@@ -7,6 +7,7 @@ could not run it, 130 interrupted; of several runs 1 before 4 before 3.
 import argparse
 import json
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -46,6 +47,10 @@ def main(
     except KeyboardInterrupt:
         problems.say("chaos: interrupted")
         return runner.EXIT_INTERRUPTED
+    except Exception as error:  # noqa: BLE001 (process boundary: Python's own code, 1, says violated)
+        problems.say(traceback.format_exc().rstrip())
+        problems.say(f"chaos: cannot run: the harness failed: {type(error).__name__}: {error}")
+        return runner.EXIT_CANNOT_RUN
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -84,10 +89,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _seed(word: str) -> int:
-    seed = int(word)
-    if seed < 0:
-        raise argparse.ArgumentTypeError(f"{word}: a seed is a whole number from 0")
-    return seed
+    """Read a seed, which every random generator of the workload must take too."""
+    if not word.isdecimal() or int(word) >= 1 << 63:
+        raise argparse.ArgumentTypeError(f"{word}: a seed is a whole number from 0 to 2**63 - 1")
+    return int(word)
 
 
 def _print_json(value: JsonValue) -> None:

@@ -25,6 +25,7 @@ def collect(world: World, roles: Mapping[str, str], observer: Observer) -> None:
     observer.stop()
     observer.poll()
     history = observer.history
+    history.append("collected", {"silent": [*observer.silent]})
     for role, job_id in roles.items():
         try:
             history.append("job_final", {"role": role, **world.runtime.final(job_id)})

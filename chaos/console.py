@@ -1,7 +1,8 @@
 """What `python -m chaos` shows: rich tables on a terminal, plain lines everywhere else."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TextIO
 
 from rich import box
@@ -30,7 +31,8 @@ class Screen:
 
     def say(self, text: str) -> None:
         """Show one line."""
-        self._console.print(Text(text))
+        with _reader_may_be_gone():
+            self._console.print(Text(text))
 
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Show a table; off a terminal, columns of plain text."""
@@ -42,7 +44,17 @@ class Screen:
         table = Table(*heads, box=box.SIMPLE_HEAD)
         for row in listed:
             table.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in row))
-        self._console.print(table, soft_wrap=False)
+        with _reader_may_be_gone():
+            self._console.print(table, soft_wrap=False)
+
+
+@contextmanager
+def _reader_may_be_gone() -> Iterator[None]:
+    """Go on where nobody reads any more: rich ends the process with 1, which means violated."""
+    try:
+        yield
+    except (OSError, SystemExit):
+        return
 
 
 def plain_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

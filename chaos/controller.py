@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from chaos import collect
 from chaos.disturb import Disturber, Records, claimed_again
 from chaos.history import HistoryWriter
 from chaos.journal import NAME as JOURNAL
-from chaos.journal import Journal, open_undos, undo_all
+from chaos.journal import Journal, undo_all
 from chaos.model import CannotRun, ChaosError, JobRequest, JsonMap, Observation, Undo
 from chaos.observe import POLL_S, Observer
 from chaos.ports import Fault, Machine, RunSpec
@@ -69,7 +70,7 @@ class Controller:
         self._machine = machine
         self._faults = faults
         self._run = run
-        self._say = say
+        self._say = partial(_tell, say)
         self._history = HistoryWriter(run.folder / "history.jsonl")
         self._journal = Journal(run.folder / JOURNAL)
         spec = RunSpec(run.run_id, run.plan.workers, run.plan.planted)
@@ -101,7 +102,8 @@ class Controller:
             return Outcome(End.CANNOT_RUN, str(error))
         except Exception as error:  # noqa: BLE001 (boundary: whatever fails, the run must be healed)
             trace = traceback.format_exc()
-            self._history.append("note", {"text": "the harness failed", "trace": trace})
+            with suppress(OSError, ValueError):
+                self._history.append("note", {"text": "the harness failed", "trace": trace})
             return Outcome(End.CANNOT_RUN, f"the harness failed: {type(error).__name__}: {error}")
         return Outcome(End.COMPLETED)
 
@@ -166,14 +168,11 @@ class Controller:
         self._observer.wait(recovered, RECOVER_S if lost else 0.0)
 
     def _heal_faults(self, until_steady: bool) -> None:
-        undos = tuple(undo for undo in self._open_undos() if undo.fault_id is not None)
+        undos = tuple(undo for undo in self._journal.open() if undo.fault_id is not None)
         failures = undo_all(undos, self._machine.undo, self._undone)
         unsteady = self._unsteady() if until_steady else ()
         data: JsonMap = {"failures": [*failures], "unsteady": [*unsteady], "checked": until_steady}
         self._history.append("healed", data)
-
-    def _open_undos(self) -> tuple[Undo, ...]:
-        return open_undos(self._journal.path)
 
     def _undone(self, undo: Undo) -> None:
         self._journal.done(undo.undo_id)
@@ -203,9 +202,10 @@ class Controller:
 
     def _remove_stack(self) -> None:
         self._say("removing the stack")
-        failures = undo_all(self._open_undos(), self._machine.undo, self._undone)
+        failures = undo_all(self._journal.open(), self._machine.undo, self._undone)
         if failures:
-            raise ChaosError("; ".join(failures))
+            remedy = "`python -m chaos heal` tries again, once the engine answers"
+            raise ChaosError(f"{'; '.join(failures)}. {remedy}")
 
     def _audit(self, run_id: str, kept: bool) -> None:
         audit = self._machine.audit(run_id)
@@ -221,3 +221,9 @@ class Controller:
             self._say(f"{what} failed: {error}")
             with suppress(OSError, ValueError):
                 self._history.append("note", {"text": f"{what} failed", "error": repr(error)})
+
+
+def _tell(say: Callable[[str], None], text: str) -> None:
+    """Say something; nobody listening (a closed pipe or terminal) must not stop the healing."""
+    with suppress(Exception, SystemExit):
+        say(text)

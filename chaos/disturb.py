@@ -52,6 +52,7 @@ class Stage:
         self._observer = observer
         self._records = records
         self._promised: list[Undo] = []
+        self._promised_for: Target | None = None
 
     @property
     def action(self) -> Action:
@@ -71,7 +72,17 @@ class Stage:
         else:
             seen, run_id = self.observation(), self._records.run_id
             self.resolved = resolve(symbol, seen, self._world, run_id)
-        return self.resolved
+        return self._covered(self.resolved)
+
+    def _covered(self, target: Target) -> Target:
+        """Refuse a target that moved on after the undo was promised: nothing would put it right."""
+        before = self._promised_for
+        if before is not None and before.container != target.container:
+            raise NoTarget(
+                f"{target.symbol} moved on between promise and fault: "
+                f"{_service(target)} is not {_service(before)}; it is not touched"
+            )
+        return target
 
     def observation(self) -> Observation:
         """Return the newest observation."""
@@ -92,11 +103,13 @@ class Stage:
         undo = Undo(undo_id, self._records.run_id, fault_id, action, args)
         self._records.journal.promise(undo)
         self._promised.append(undo)
+        self._promised_for = self.resolved
         self._records.history.append("undo", {"state": "promised", **asdict(undo)})
 
     def undo_now(self) -> None:
         """Carry out this fault's undos; raise ChaosError naming those that failed."""
         failures = undo_all(tuple(reversed(self._promised)), self._records.carry_out, self._undone)
+        self._promised_for = None
         if failures:
             raise ChaosError("; ".join(failures))
 
@@ -126,6 +139,10 @@ def resolve(symbol: str, seen: Observation, world: World, run_id: str) -> Target
         raise NoTarget(f"{symbol}: nobody holds the lease now")
     container = _ours(world.containers.of_node(held.node_id), symbol, run_id)
     return replace(held, container=container, listener=world.network.listener_of(container))
+
+
+def _service(target: Target) -> str:
+    return target.container.service if target.container else "no container"
 
 
 def _earlier_target(symbol: str, earlier: Mapping[str, Target]) -> Target:

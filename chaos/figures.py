@@ -44,6 +44,21 @@ def losses(history: History) -> tuple[Loss, ...]:
     return tuple(found)
 
 
+def untold(history: History) -> tuple[str, ...]:
+    """Return the faults that took a holder away and of which the history does not tell enough."""
+    told = {(loss.fault_id, loss.lease_id) for loss in losses(history)}
+    lost = [
+        (str(receipt["fault_id"]), lease_id)
+        for receipt in history.of("fault_receipt")
+        if (lease_id := text(receipt.get("lost_lease_id"))) is not None
+    ]
+    return tuple(
+        f"{fault_id} ({lease_id})"
+        for fault_id, lease_id in lost
+        if (fault_id, lease_id) not in told
+    )
+
+
 def _loss(history: History, fault_id: str, lease_id: str, began: tuple[str, int]) -> Loss | None:
     claims = [event for event in history.events() if event.type == "LEASE_CLAIMED"]
     lost = next((event for event in claims if event.lease_id == lease_id), None)

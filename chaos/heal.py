@@ -30,8 +30,12 @@ def heal(machine: Machine, folders: Iterable[Path], say: Callable[[str], None]) 
     healing = Healing()
     for folder in folders:
         for journal in sorted(folder.glob(f"*/{JOURNAL}")):
-            if not journal.parent.is_symlink():
+            if journal.parent.is_symlink():
+                continue
+            try:
                 _heal_journal(machine, journal, healing, say)
+            except OSError as error:
+                healing.failures.append(f"{journal} cannot be used: {error}")
     for run_id in machine.runs():
         if run_id in healing.under_way:
             continue

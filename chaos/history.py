@@ -16,6 +16,8 @@ from typing import TextIO
 
 from chaos.model import ChaosError, JsonMap, JsonValue
 
+JOB_ENDS = {"JOB_SUCCEEDED", "JOB_FAILED", "JOB_CANCELLED"}
+
 
 class HistoryError(ChaosError):
     """The history cannot be read, or lacks what a judge needs."""
@@ -111,13 +113,16 @@ class History:
     def load(cls, path: Path) -> "History":
         """Read a history; a torn last line (a killed harness) is left out.
 
-        Raise HistoryError, naming the line, where anything else is not a record.
+        Raise HistoryError where anything else is not a record, or one is missing.
         """
         try:
             lines = path.read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise HistoryError(f"cannot read the history {path}: {error}") from error
-        return cls(_parse(line, path, number) for number, line in enumerate(lines[:-1], start=1))
+        records = [_parse(line, path, number) for number, line in enumerate(lines[:-1], start=1)]
+        if gaps := [number for number, record in enumerate(records) if record.seq != number]:
+            raise HistoryError(f"{path}: record {gaps[0]} is missing or stands elsewhere")
+        return cls(records)
 
     def of(self, *kinds: str) -> tuple[JsonMap, ...]:
         """Return the data of all records of these kinds."""
@@ -153,6 +158,10 @@ class History:
         found = {event.id: event for event in map(_event, self.of("event"))}
         chosen = (event for event in found.values() if job_id in (None, event.job_id))
         return tuple(sorted(chosen, key=lambda event: event.id))
+
+    def heard_out(self, job_id: str) -> bool:
+        """Whether the event that ends a job was heard, and so all before it: they come in order."""
+        return any(event.type in JOB_ENDS for event in self.events(job_id))
 
 
 def _parse(line: str, path: Path, number: int) -> Record:

@@ -23,6 +23,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._open: dict[str, Undo] = {}
         is_new = not path.exists()
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         if is_new:
@@ -33,10 +34,16 @@ class Journal:
     def promise(self, undo: Undo) -> None:
         """Record an undo."""
         self._append({"promise": asdict(undo)})
+        self._open[undo.undo_id] = undo
 
     def done(self, undo_id: str) -> None:
         """Record that an undo was carried out and verified."""
+        self._open.pop(undo_id, None)
         self._append({"done": undo_id})
+
+    def open(self) -> tuple[Undo, ...]:
+        """Return what was promised here and not done, newest first, wherever the file is now."""
+        return tuple(reversed(self._open.values()))
 
     def close(self) -> None:
         """Close the file; it is durable already."""

@@ -10,6 +10,7 @@ from chaos.ports import Invariant
 
 SCHEMA = "chaos_v1"
 STANDING = (
+    "history_complete",
     "faults_landed",
     "one_accepted_result",
     "fenced_holder",
@@ -67,6 +68,8 @@ def judge(history: History, invariants: Sequence[Invariant]) -> Judgement:
     """Judge a history; a run that did not come to its end is at best unknown."""
     plan, end = history.one("plan"), _end(history)
     findings = [_find(invariant, history) for invariant in invariants]
+    measured, problem = _figures(history)
+    findings += [problem] if problem else []
     verdicts = [found.verdict for found in findings]
     if end.get("end") != "completed":
         verdicts.append(Verdict.UNKNOWN)
@@ -76,7 +79,7 @@ def judge(history: History, invariants: Sequence[Invariant]) -> Judgement:
         verdict=Verdict.worst(verdicts),
         faults=_faults(history),
         findings=tuple(findings),
-        figures=figures(history),
+        figures=measured,
         clean=_clean(history),
         end=str(end.get("end", "unfinished")),
         reason=str(end["reason"]) if end.get("reason") else None,
@@ -92,6 +95,15 @@ def _find(invariant: Invariant, history: History) -> Finding:
         text = f"the judge crashed: {type(error).__name__}: {error}"
         return Finding(invariant.name, Verdict.UNKNOWN, text)
     return Finding(invariant.name, verdict, detail)
+
+
+def _figures(history: History) -> tuple[dict[str, JsonValue], Finding | None]:
+    """Return the figures; where they cannot be computed, none of them and why."""
+    try:
+        return figures(history), None
+    except Exception as error:  # noqa: BLE001 (boundary: without figures a verdict is still one)
+        text = f"they cannot be computed: {type(error).__name__}: {error}"
+        return {}, Finding("figures", Verdict.UNKNOWN, text)
 
 
 def _end(history: History) -> JsonMap:

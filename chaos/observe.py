@@ -62,6 +62,11 @@ class Observer:
         with self._changed:
             return self._seen
 
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """What gave no answer when it was asked last."""
+        return tuple(sorted(self._failing))
+
     def start(self, roles: Mapping[str, str]) -> None:
         """Watch these jobs (role -> job id)."""
         self._roles = dict(roles)

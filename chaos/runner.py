@@ -101,7 +101,11 @@ def run(
     finally:
         if alive is not None:
             alive.close()
-    judgement = judge_folder(folder)
+    try:
+        judgement = judge_folder(folder)
+    except UsageError as error:
+        text = f"{folder} was removed while its run was under way: nothing is left to judge"
+        raise CannotRun(text) from error
     _write_reports(folder, judgement, say)
     return Result(folder, outcome, judgement, time.monotonic() - began)
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a run is under way: stop once, then heal undisturbed."""
+"""Ctrl-C, SIGTERM and a closed terminal while a run is under way: stop once, heal undisturbed."""
 
 import signal
 import threading
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-HANDLED = (signal.SIGINT, signal.SIGTERM)
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -32,7 +32,8 @@ class Signals:
 
     def __enter__(self) -> "Signals":
         if threading.current_thread() is threading.main_thread():
-            self._old = {number: signal.signal(number, self._on_signal) for number in HANDLED}
+            wanted = [number for number in HANDLED if not _nohup(number)]
+            self._old = {number: signal.signal(number, self._on_signal) for number in wanted}
         return self
 
     def __exit__(
@@ -51,3 +52,7 @@ class Signals:
             self._say("stopping already; putting everything right takes a moment")
             return
         raise Interrupted(signal.Signals(number).name)
+
+
+def _nohup(number: signal.Signals) -> bool:
+    return number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN

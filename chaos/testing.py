@@ -27,7 +27,7 @@ from chaos.model import (
 )
 from chaos.ports import Death, Flip, Probe, RunSpec, Toxic, World, WriteWindow
 
-LAST_STEP = 12
+LAST_STEP = 60
 CHECKPOINT_EVERY = 3
 EXPIRES_AFTER = 3
 
@@ -107,6 +107,7 @@ class FakeSystem:
         view = self.job(job.role, job_id)
         task: dict[str, JsonValue] = {
             "task_id": job.task_id,
+            "job_id": job.job_id,
             "state": view.task.state if view.task else "PENDING",
             "lease_id": job.lease_id,
             "resumed_from": job.resumed_from,
@@ -162,6 +163,7 @@ class FakeSystem:
             job.state = "SUCCEEDED"
             output: JsonValue = {"key": f"{job.job_id}/output", "sha256": "a" * 64}
             self._event(job, "TASK_COMMIT_ACCEPTED", {"outputs": [output]})
+            self._event(job, "JOB_SUCCEEDED")
 
     def _event(self, job: FakeJob, kind: str, data: JsonMap | None = None) -> None:
         self.history.append(

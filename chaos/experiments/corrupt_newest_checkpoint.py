@@ -33,6 +33,6 @@ EXPERIMENT = Experiment(
     summary="a bit of the newest checkpoint flips on the volume while its worker is down",
     workload="digits",
     faults=faults,
-    invariants=("resume_newest_valid", "same_as_reference"),
+    invariants=("resume_newest_valid", "rejection_recorded", "same_as_reference"),
     order=20,
 )

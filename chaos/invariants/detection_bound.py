@@ -1,6 +1,6 @@
 """A lost holder is noticed within its lease and two seconds."""
 
-from chaos.figures import losses
+from chaos.figures import losses, untold
 from chaos.history import History
 from chaos.model import Verdict
 from chaos.ports import Invariant
@@ -20,6 +20,8 @@ def judge(history: History) -> tuple[Verdict, str]:
                 Verdict.VIOLATED,
                 f"{loss.fault_id}: noticed after {loss.detected_s:.2f} s, bound {bound_s:g} s",
             )
+    if missing := untold(history):
+        return Verdict.UNKNOWN, f"cannot be measured: {', '.join(missing)}"
     return Verdict.VALID, f"{len(lost)} lost holders, each noticed in time"
 
 

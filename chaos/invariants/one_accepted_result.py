@@ -19,6 +19,8 @@ def judge(history: History) -> tuple[Verdict, str]:
     ]
     for task in tasks:
         task_id, completed = str(task["task_id"]), task["state"] == "COMPLETED"
+        if completed and not accepted[task_id] and not history.heard_out(str(task["job_id"])):
+            return Verdict.UNKNOWN, f"the events of task {task_id} break off before its end"
         if completed != bool(accepted[task_id]):
             return (
                 Verdict.VIOLATED,

@@ -1,6 +1,6 @@
 """After a lost holder the work goes on within a stated time."""
 
-from chaos.figures import losses
+from chaos.figures import losses, untold
 from chaos.history import History
 from chaos.model import Verdict
 from chaos.ports import Invariant
@@ -24,6 +24,8 @@ def judge(history: History) -> tuple[Verdict, str]:
                 Verdict.VIOLATED,
                 f"{loss.fault_id}: went on after {loss.progressed_s:.2f} s, bound {bound_s:g} s",
             )
+    if missing := untold(history):
+        return Verdict.UNKNOWN, f"cannot be measured: {', '.join(missing)}"
     return Verdict.VALID, f"{len(lost)} lost holders, each recovered in time"
 
 

@@ -13,6 +13,9 @@ def judge(history: History) -> tuple[Verdict, str]:
     `sample_chain` hashes the ids of all samples in the order of training and is carried in the
     checkpoint: a sample that is repeated or left out changes it.
     """
+    claims = [e for e in history.events(history.job_id("reference")) if e.type == "LEASE_CLAIMED"]
+    if len(claims) != 1:
+        return Verdict.UNKNOWN, f"the reference had {len(claims)} attempts: not free of faults"
     main, reference = _metrics(history, "main"), _metrics(history, "reference")
     for name in COMPARED:
         if main[name] != reference[name]:

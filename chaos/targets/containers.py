@@ -65,6 +65,10 @@ class RunContainers:
             if error.status_code != 409:
                 raise CannotRun(f"kill of {container.service}: {error.explanation}") from error
 
+    def running(self, container: Container) -> bool:
+        """Whether it runs."""
+        return bool(self._inspect(container)["State"]["Running"])
+
     def start(self, container: Container) -> None:
         """Start the service's container where it is not running, unpausing it where paused."""
         found = self._inspect(self.service(container.service))

@@ -23,7 +23,7 @@ def connect() -> DockerClient:
         client = DockerClient.from_env(timeout=CALL_TIMEOUT_S)
         client.ping()
     except (DockerException, RequestException, OSError) as error:
-        where = os.environ.get("DOCKER_HOST", "the default socket")
+        where = os.environ.get("DOCKER_HOST") or "the default socket"
         raise CannotRun(
             f"no Docker engine answers at {where} ({error}). Start one, point DOCKER_HOST at one, "
             "or run `make chaos`, which sets one up where it may"

@@ -14,7 +14,7 @@ from typing import Any
 from docker import DockerClient
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from chaos.model import Audit, CannotRun, JsonMap, NoTarget, Undo
+from chaos.model import Audit, CannotRun, JsonMap, NoTarget, Undo, UsageError
 from chaos.ports import RunSpec, World
 from chaos.targets import command
 from chaos.targets.containers import COORDINATOR, RunContainers
@@ -29,6 +29,8 @@ from chaos.targets.volumes import VolumeFiles
 MIN_FREE_BYTES = 1 << 30
 BUILD_TIMEOUT_S = 120.0
 REMOVAL_PASSES = 5
+PAYLOADS = ROOT / "chaos" / "payloads"
+PLANTED = "planted_"
 STANDING_STACK = "stack"
 """Value of the run label where the stack was started by hand: never part of a chaos run."""
 
@@ -156,10 +158,11 @@ class DockerMachine:
             return
 
     def _remove_toxics(self, run_id: str, args: JsonMap) -> None:
-        """Remove the fault's toxics from its listener; a stack that is gone has none."""
+        """Remove the fault's toxics from its listener; a Toxiproxy that is down has none."""
         containers = RunContainers(self._client, run_id)
         try:
-            containers.published(TOXIPROXY, 8474)
+            if not containers.running(containers.service(TOXIPROXY)):
+                return
         except NoTarget:
             return
         server, names = _toxiproxy(containers), args["names"]
@@ -210,8 +213,9 @@ def _planted_image(planted: str) -> str:
 
 def _build_planted(planted: str) -> None:
     """Build the runtime with one bug planted into it."""
-    if not (ROOT / "chaos" / "payloads" / f"planted_{planted}.py").is_file():
-        raise CannotRun(f"there is no planted build {planted!r}: chaos/payloads has no such plant")
+    if not (PAYLOADS / f"{PLANTED}{planted}.py").is_file():
+        known = sorted(path.stem.removeprefix(PLANTED) for path in PAYLOADS.glob(f"{PLANTED}*.py"))
+        raise UsageError(f"there is no planted build {planted!r}; known: {', '.join(known)}")
     base = _images()["FLASHML_RUNTIME_IMAGE"]
     words = ["build", "--quiet", "--tag", _planted_image(planted)]
     words += ["--build-arg", f"RUNTIME_IMAGE={base}", "--build-arg", f"PLANT={planted}"]

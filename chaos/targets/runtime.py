@@ -2,14 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pydantic import BaseModel, JsonValue
 
-from chaos.model import JobRequest, JobView, JsonMap, TaskView
+from chaos.model import JobRequest, JobView, JsonMap, TaskView, Unreachable
 from flashruntime.client import CoordinatorClient
 from flashruntime.errors import FlashError
 from flashruntime.protocol.events import Event
@@ -52,11 +53,13 @@ class CoordinatorRuntime:
 
     def nodes(self) -> tuple[str, ...]:
         """Return the ids of registered workers."""
-        return tuple(node.node_id for node in self._client.nodes())
+        with _answering():
+            return tuple(node.node_id for node in self._client.nodes())
 
     def submit(self, role: str, request: JobRequest) -> str:
         """Upload the files, submit the job and return its id."""
-        inputs = [self._upload(path, data) for path, data in sorted(request.files.items())]
+        with _answering():
+            inputs = [self._upload(path, data) for path, data in sorted(request.files.items())]
         parameters = CommandParameters(
             command=list(request.command),
             env=dict(request.env),
@@ -72,14 +75,16 @@ class CoordinatorRuntime:
         )
         name = JobMetadata(name=f"{request.name}-{role}")
         spec = JobSpec(apiVersion="flashml.dev/v1alpha1", kind="Job", metadata=name, spec=section)
-        job_id = self._client.submit(spec).job_id
+        with _answering():
+            job_id = self._client.submit(spec).job_id
         self._cursors[job_id] = 0
         return job_id
 
     def job(self, role: str, job_id: str) -> JobView:
         """Return the job with its task."""
-        state = self._client.job(job_id).state
-        tasks = self._client.tasks(job_id)
+        with _answering():
+            state = self._client.job(job_id).state
+            tasks = self._client.tasks(job_id)
         return JobView(role, job_id, state.value, _task_view(tasks[0]) if tasks else None)
 
     def events(self, after: int) -> tuple[JsonMap, ...]:
@@ -96,15 +101,19 @@ class CoordinatorRuntime:
 
     def final(self, job_id: str) -> JsonMap:
         """Return the job, its tasks, artifacts (with what their bytes hash to), metrics, logs."""
-        tasks = self._client.tasks(job_id)
-        with TemporaryDirectory(prefix="chaos-artifacts-") as folder:
-            found = [self._download(record, Path(folder)) for record in self._artifacts(job_id)]
+        with _answering():
+            tasks = self._client.tasks(job_id)
+            with TemporaryDirectory(prefix="chaos-artifacts-") as folder:
+                records = self._artifacts(job_id)
+                found = [self._download(record, Path(folder)) for record in records]
+            job = self._client.job(job_id)
+            logs = self._client.logs(job_id, tail_lines=LOG_LINES)
         return {
-            "job": _json(self._client.job(job_id)),
+            "job": _json(job),
             "tasks": [_json(task) for task in tasks],
             "artifacts": [described for described, _ in found],
             "metrics": next((metrics for _, metrics in found if metrics is not None), None),
-            "logs": self._client.logs(job_id, tail_lines=LOG_LINES),
+            "logs": logs,
         }
 
     @cached_property
@@ -126,7 +135,8 @@ class CoordinatorRuntime:
                 self._cursors[job_id] = items[-1].id
 
     def _page(self, job_id: str) -> list[Event]:
-        return self._client.events(job_id, after=self._cursors[job_id], limit=PAGE).items
+        with _answering():
+            return self._client.events(job_id, after=self._cursors[job_id], limit=PAGE).items
 
     def _download(self, record: ArtifactRecord, folder: Path) -> tuple[JsonValue, JsonValue]:
         """Return an artifact as the history states it, and its content where it is metrics."""
@@ -148,6 +158,15 @@ class CoordinatorRuntime:
             "problem": problem,
         }
         return described, metrics
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Turn what the client raises into Unreachable: no answer that can be used."""
+    try:
+        yield
+    except FlashError as error:
+        raise Unreachable(f"the coordinator: {error}") from error
 
 
 def _task_view(task: TaskRecord) -> TaskView:

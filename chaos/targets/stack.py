@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from chaos.model import CannotRun, ChaosError
+from chaos.model import CannotRun, ChaosError, Unreachable
 from chaos.ports import Runtime
 from chaos.targets import command
 from chaos.targets.containers import COORDINATOR, RunContainers
@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = ("compose.yaml", "docker/compose.chaos.yaml")
 PORT_VARIABLES = ("FLASHML_PORT", "FLASHML_CLIENTS_PORT", "FLASHML_TOXIPROXY_PORT")
 PORT_TAKEN = re.compile(r"address already in use|port is already allocated", re.IGNORECASE)
+NO_ADDRESSES = "non-overlapping IPv4 address pool"
 PORT_TRIES = 3
 MAX_WORKERS = 8
 UP_TIMEOUT_S = 120.0
@@ -52,8 +53,20 @@ def compose(project: str, verb: tuple[str, ...], variables: Mapping[str, str]) -
     words += ["--project-directory", str(ROOT), *files, *verb]
     ended = command.run(words, variables, UP_TIMEOUT_S)
     if ended.exit_code != 0:
-        kind = PortTaken if PORT_TAKEN.search(ended.errors) else CannotRun
-        raise kind(f"`docker compose {verb[0]}` failed: {ended.last_words}")
+        raise failure(verb[0], ended)
+
+
+def failure(verb: str, ended: command.Ended) -> CannotRun:
+    """Return what a failed compose command means, with its remedy where one is known."""
+    told = f"`docker compose {verb}` failed: {ended.last_words}"
+    if PORT_TAKEN.search(ended.errors):
+        return PortTaken(told)
+    if NO_ADDRESSES in ended.errors:
+        return CannotRun(
+            f"{told}. The engine has no address range left for a network: `make heal` removes "
+            "those that interrupted runs left, `docker network prune` all that nobody uses"
+        )
+    return CannotRun(told)
 
 
 class ComposeStack:
@@ -100,7 +113,10 @@ class ComposeStack:
     def _unready(self) -> list[str]:
         if not self._runtime.ready():
             return ["the coordinator is not ready"]
-        nodes = self._runtime.nodes()
+        try:
+            nodes = self._runtime.nodes()
+        except Unreachable as error:
+            return [str(error)]
         homes = {self._home(node) for node in nodes}
         return [f"{name} has not registered" for name in self._project.workers if name not in homes]
 

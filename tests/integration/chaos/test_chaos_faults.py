@@ -237,3 +237,17 @@ def test_a_toxiproxy_that_restarted_has_its_listeners_and_no_toxic(yard: Any, sc
     yard.client.containers.get(toxiproxy.container_id).restart(timeout=1)
     aim.undo_now()
     assert yard.machine.audit(yard.run_id).toxics == ()
+
+
+def test_a_toxiproxy_that_is_down_has_nothing_to_undo(yard: Any, scene: Any) -> None:
+    """After the engine itself was restarted nothing of a run runs; heal must not fail on that."""
+    stage = scene("black_hole")
+    for action, args in black_hole.FAULT.undo(stage):
+        stage.promise(action, args)
+    container = yard.world.containers.service("toxiproxy").container_id
+    toxiproxy = yard.client.containers.get(container)
+    toxiproxy.stop(timeout=1)
+    try:
+        stage.undo_now()
+    finally:
+        toxiproxy.start()

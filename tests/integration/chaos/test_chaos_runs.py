@@ -132,8 +132,9 @@ def test_a_missing_image_is_named_with_its_remedy(tmp_path: Path) -> None:
 
 def test_an_unknown_plant_is_named(tmp_path: Path) -> None:
     done = chaos("run", "zombie_partition", "--planted", "nonsense", "--out", str(tmp_path))
-    assert done.returncode == 4
-    assert "nonsense" in done.stdout + done.stderr
+    assert done.returncode == 2
+    assert "nonsense" in done.stderr
+    assert "no_fencing" in done.stderr
 
 
 def test_a_port_that_was_snatched_is_replaced_by_another(

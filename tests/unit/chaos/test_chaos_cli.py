@@ -1,6 +1,7 @@
 """The command line: verbs, exit codes, what is written."""
 
 import json
+import shutil
 import signal
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -117,6 +118,32 @@ def test_a_stack_that_does_not_start_exits_4_and_is_healed(
     assert json.loads((latest() / "verdict.json").read_bytes())["reason"] == "port 8000 is taken"
 
 
+@pytest.mark.parametrize("verb", [["run"], ["heal"], ["run", "--dry-run"]])
+def test_an_error_of_the_harness_exits_4_not_1_which_means_violated(
+    cli: Cli,
+    storm: Any,
+    verb: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def broken(self: Any, planted: str | None = None) -> Any:
+        raise OSError("the engine hung up")
+
+    monkeypatch.setattr(FakeMachine, "images", broken)
+    monkeypatch.setattr(FakeMachine, "runs", broken)
+    assert cli(*verb) == 4
+    assert "the engine hung up" in capsys.readouterr().err
+
+
+def test_a_run_directory_that_is_removed_meanwhile_exits_4(
+    cli: Cli, storm: Any, machine: FakeMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storm.during = lambda scene: shutil.rmtree(latest().resolve())
+    assert cli("run") == 4
+    assert "was removed while its run was under way" in capsys.readouterr().out
+    assert machine.runs() == ()
+
+
 def interrupt(scene: Scene) -> None:
     signal.raise_signal(signal.SIGINT)
 
@@ -171,7 +198,16 @@ def test_a_mistyped_experiment_is_told_the_likely_name(
     assert "did you mean 'storm'?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("argv", [[], ["explode"], ["run", "--seed", "x"], ["run", "--seed", "-1"]])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["explode"],
+        ["run", "--seed", "x"],
+        ["run", "--seed", "-1"],
+        ["run", "--seed", str(2**63)],
+    ],
+)
 def test_a_malformed_command_line_exits_2(cli: Cli, argv: list[str]) -> None:
     with pytest.raises(SystemExit) as error:
         cli(*argv)
@@ -329,6 +365,17 @@ def test_heal_leaves_a_run_alone_that_is_under_way(
         held.close()
     assert cli("heal") == 0
     assert machine.runs() == ()
+
+
+def test_a_journal_that_cannot_be_read_does_not_stop_the_healing(
+    cli: Cli, machine: FakeMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("chaos-runs/one/journal.jsonl").mkdir(parents=True)
+    killed_run(machine, Path("chaos-runs/two"), "run-dead")
+    machine.world(RunSpec("run-orphan", 3)).stack.up()
+    assert cli("heal") == 4
+    assert machine.runs() == ()
+    assert "chaos-runs/one/journal.jsonl cannot be used" in capsys.readouterr().out
 
 
 def test_heal_that_cannot_undo_everything_says_what_and_exits_4(

@@ -1,6 +1,8 @@
 """The controller: everything to disk first, and heal on every path."""
 
+import errno
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ import pytest
 
 from chaos import registry
 from chaos.controller import End
-from chaos.history import History
+from chaos.history import History, HistoryWriter
 from chaos.journal import open_undos
 from chaos.judge import invariants_of, judge
 from chaos.model import CannotRun, Container, Landed, Unreachable, Verdict
@@ -86,7 +88,7 @@ def test_a_fault_that_raises_is_inconclusive_and_the_run_goes_on(
     assert_healed(harness)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_in_the_middle_of_a_fault_heals_and_ends_interrupted(
     harness: Any, kill: Any, action: Any, number: signal.Signals
 ) -> None:
@@ -95,6 +97,17 @@ def test_a_signal_in_the_middle_of_a_fault_heals_and_ends_interrupted(
     assert outcome.end is End.INTERRUPTED
     assert signal.getsignal(number) is before
     assert_healed(harness)
+
+
+def test_under_nohup_a_closed_terminal_does_not_end_the_run(
+    harness: Any, kill: Any, action: Any
+) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        fault = kill(during=lambda scene: signal.raise_signal(signal.SIGHUP))
+        assert harness.run(fault, action(5)).end is End.COMPLETED
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_signal_while_healing_does_not_stop_the_healing(
@@ -175,6 +188,21 @@ def test_an_unlabelled_target_is_refused_and_not_touched(
     assert fault.fired == []
 
 
+def test_a_target_that_moves_on_after_its_undo_was_promised_is_not_touched(
+    harness: Any, kill: Any, action: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The undo on disk names one worker; another one must not be hit without any."""
+    real, names = FakeSystem.of_node, iter(["worker-1", "worker-2", "worker-2"])
+    monkeypatch.setattr(FakeSystem, "of_node", lambda self, node: real(self, next(names)))
+    fault = kill()
+    harness.run(fault, action(5))
+    (receipt,) = harness.history.of("fault_receipt")
+    assert receipt["landed"] == "missed"
+    assert "worker-2 is not worker-1; it is not touched" in str(receipt["evidence"])
+    assert fault.fired == []
+    assert_healed(harness)
+
+
 def test_a_stack_that_never_becomes_steady_cannot_run(
     harness: Any, kill: Any, action: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,3 +254,42 @@ def test_the_system_giving_no_answer_for_a_while_is_no_failure_of_the_run(
         "no word on events",
         "word on events again",
     ]
+
+
+def test_a_run_directory_that_is_removed_meanwhile_does_not_stop_the_healing(
+    harness: Any, kill: Any, action: Any
+) -> None:
+    fault = kill(during=lambda scene: shutil.rmtree(harness.folder))
+    harness.run(fault, action(5))
+    assert harness.machine.runs() == ()
+    assert [undo.action for undo in harness.machine.undone] == ["start_container", "stack_down"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_full_disk_does_not_stop_the_healing(
+    harness: Any, kill: Any, action: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Any, kind: str, data: Any, source: str = "") -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    fault = kill(during=lambda scene: monkeypatch.setattr(HistoryWriter, "append", full))
+    outcome = harness.run(fault, action(5))
+    assert outcome.end is End.CANNOT_RUN
+    assert "no space left on device" in str(outcome.reason)
+    assert harness.machine.runs() == ()
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), SystemExit(1), RuntimeError("reentrant")])
+def test_a_reader_that_went_away_does_not_stop_the_healing(
+    harness: Any, kill: Any, action: Any, error: BaseException
+) -> None:
+    """Ctrl-C in `make chaos | tee log` ends tee too: every later word hits a closed pipe."""
+
+    class Gone(list[str]):
+        def append(self, text: str) -> None:
+            if text == "removing the stack":
+                raise error
+
+    harness.said = Gone()
+    harness.run(kill(), action(5))
+    assert_healed(harness)

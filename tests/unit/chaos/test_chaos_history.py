@@ -44,6 +44,17 @@ def test_a_damaged_line_in_the_middle_is_an_error_that_names_it(tmp_path: Path) 
         History.load(path)
 
 
+def test_a_record_that_was_taken_out_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    with HistoryWriter(path) as writer:
+        for text in "abc":
+            writer.append("note", {"text": text})
+    first, _, last = path.read_text().splitlines(keepends=True)
+    path.write_text(first + last)
+    with pytest.raises(HistoryError, match="record 1 is missing"):
+        History.load(path)
+
+
 def test_nan_never_reaches_the_file(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path / "h.jsonl") as writer, pytest.raises(ValueError, match="JSON"):
         writer.append("note", {"loss": float("nan")})

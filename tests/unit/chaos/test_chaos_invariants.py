@@ -86,7 +86,9 @@ class Story:
         for role, number, resumed in (("main", attempt, resumed_from), ("reference", 1, None)):
             output = {"key": f"{role}/output", "sha256": "d" * 64}
             self.event("TASK_COMMIT_ACCEPTED", number, role, outputs=[output])
+            self.event("JOB_SUCCEEDED", number, role)
             task = {
+                "job_id": f"job-{role}",
                 "task_id": f"task-{role}",
                 "state": "COMPLETED",
                 "lease_id": f"{role}-{number}",
@@ -100,6 +102,7 @@ class Story:
                 artifacts=[{**output, "bytes_sha256": output["sha256"]}],
                 metrics={"weights_sha256": "w", "sample_chain": "c", "samples_seen": 9},
             )
+        self.add("collected", silent=[])
         self.add("checkpoints", role="main", when="end", checkpoints=[], lineage=self.lineage)
         self.add("healed", failures=[], unsteady=[], checked=True)
         names = ("containers", "networks", "volumes", "toxics", "paused")
@@ -234,6 +237,34 @@ def test_a_completed_task_without_an_accepted_result_is_found(shape: Shape) -> N
     story = tell(shape)
     drop_events(story, "TASK_COMMIT_ACCEPTED")
     assert verdict_of("one_accepted_result", story) is Verdict.VIOLATED
+
+
+def test_events_that_break_off_are_no_proof_of_anything() -> None:
+    """The coordinator gave no answer any more: nothing is valid, and nothing is violated."""
+    story = tell(Shape([(1, False)]))
+    drop_events(story, "TASK_COMMIT_ACCEPTED", "JOB_SUCCEEDED")
+    assert verdict_of("one_accepted_result", story) is Verdict.UNKNOWN
+    assert verdict_of("history_complete", story) is Verdict.UNKNOWN
+
+
+def test_a_last_look_without_an_answer_makes_the_history_incomplete() -> None:
+    story = tell(Shape([(1, False)]))
+    change(story, "collected", silent=["events"])
+    assert verdict_of("history_complete", story) is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("name", ["detection_bound", "recovery_bound"])
+def test_a_lost_holder_that_cannot_be_measured_is_unknown(name: str) -> None:
+    story = tell(Shape([(1, False)]))
+    change(story, "fault_receipt", took_effect_ns=None)
+    assert verdict_of(name, story) is Verdict.UNKNOWN
+
+
+def test_a_reference_that_was_disturbed_is_none() -> None:
+    """Resumed like the other job, it may be wrong in the same way."""
+    story = tell(Shape([(1, False)]))
+    story.event("LEASE_CLAIMED", 2, "reference")
+    assert verdict_of("same_as_reference", story) is Verdict.UNKNOWN
 
 
 @given(WITH_LOSS, st.sampled_from(["LEASE_RENEWED", "TASK_COMMIT_ACCEPTED", "TASK_ATTEMPT_FAILED"]))
@@ -381,3 +412,37 @@ def test_a_system_that_is_not_steady_again_is_found() -> None:
     story = tell(Shape([]))
     change(story, "healed", unsteady=["worker-1 is missing"])
     assert verdict_of("steady_again", story) is Verdict.VIOLATED
+
+
+DAMAGED = {"evidence": {"corrupted": [{"step": 20, "manifest_id": "m-20"}]}}
+REJECTED = '{"event": "checkpoint_rejected", "step": 20, "reason": "does not hash"}'
+OLDER = '{"event": "resumed", "step": 10, "manifest_id": "m-10"}'
+NEWER = '{"event": "resumed", "step": 20, "manifest_id": "m-20"}'
+
+
+@pytest.mark.parametrize(
+    ("log", "verdict"),
+    [
+        (f"a word\n{REJECTED}\n{OLDER}\n", Verdict.VALID),
+        (OLDER, Verdict.VIOLATED),
+        (f"{REJECTED}\n{NEWER}", Verdict.VIOLATED),
+        (REJECTED, Verdict.UNKNOWN),
+        (None, Verdict.UNKNOWN),
+    ],
+)
+def test_a_damaged_checkpoint_is_passed_over_for_a_recorded_reason(
+    log: str | None, verdict: Verdict
+) -> None:
+    story = tell(Shape([(2, False)]))
+    story.add("fault_receipt", fault_id="flip", landed="landed", **DAMAGED)
+    change(story, "job_final", logs=log)
+    assert judged("rejection_recorded", story) is verdict
+
+
+def test_without_damage_there_is_nothing_to_reject() -> None:
+    assert judged("rejection_recorded", tell(Shape([]))) is Verdict.UNKNOWN
+
+
+def judged(name: str, story: Story) -> Verdict:
+    (invariant,) = registry.invariants([name])
+    return judge(History(story.records), [invariant]).findings[0].verdict

@@ -51,6 +51,14 @@ def test_a_judge_that_crashes_is_unknown_never_a_pass() -> None:
     assert "crashed: KeyError" in judgement.findings[1].detail
 
 
+def test_figures_that_cannot_be_computed_leave_a_verdict_that_is_unknown() -> None:
+    lost = {"fault_id": "f", "lost_lease_id": "lease-1", "took_effect_ns": 5}
+    told = history(("fault_receipt", lost), ("event", {"id": "seven"}))
+    judgement = judge(told, [saying(Verdict.VALID)])
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert judgement.findings[-1].name == "figures"
+
+
 @pytest.mark.parametrize("end", ["cannot_run", "interrupted"])
 def test_a_run_that_did_not_complete_is_at_best_unknown(end: str) -> None:
     assert judge(history(end=end), [saying(Verdict.VALID)]).verdict is Verdict.UNKNOWN

@@ -1,0 +1,48 @@
+"""A damaged checkpoint is passed over with a recorded reason, and never loaded."""
+
+import json
+
+from chaos.history import History, integer, items, mapping, text
+from chaos.model import JsonValue, Verdict
+from chaos.ports import Invariant
+
+ROLE = "main"
+
+
+def judge(history: History) -> tuple[Verdict, str]:
+    """Compare what faults damaged with what the attempt that took over says of its resume."""
+    damaged = {
+        integer(entry.get("step")): text(entry.get("manifest_id"))
+        for receipt in history.of("fault_receipt")
+        for entry in items(mapping(receipt.get("evidence")).get("corrupted"))
+    }
+    if not damaged:
+        return Verdict.UNKNOWN, "no checkpoint was damaged"
+    said = _said(text(history.final(ROLE).get("logs")) or "")
+    resumed = {text(line.get("manifest_id")) for line in said if line.get("event") == "resumed"}
+    if loaded := resumed & set(damaged.values()):
+        return Verdict.VIOLATED, f"{', '.join(map(str, loaded))} was damaged and has been loaded"
+    if not resumed:
+        return Verdict.UNKNOWN, "the log does not reach back to a resume"
+    reasons = {
+        integer(line.get("step")): text(line.get("reason"))
+        for line in said
+        if line.get("event") == "checkpoint_rejected"
+    }
+    if silent := [step for step in damaged if not reasons.get(step)]:
+        return Verdict.VIOLATED, f"no reason is recorded for passing over step {silent[0]}"
+    return Verdict.VALID, "; ".join(f"step {step}: {reasons[step]}" for step in damaged)
+
+
+def _said(log: str) -> list[dict[str, JsonValue]]:
+    """Return the lines of a log that are JSON objects."""
+    said: list[dict[str, JsonValue]] = []
+    for line in log.splitlines():
+        try:
+            said.append(mapping(json.loads(line)))
+        except ValueError:
+            continue
+    return said
+
+
+INVARIANT = Invariant("rejection_recorded", judge)
