@@ -57,6 +57,11 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
             draft = EventDraft(EventType.COORDINATOR_STARTED, None, None, None, data)
             self._append(tx, [draft])
 
+    def rearm(self) -> int:
+        """Give every live lease and every waiting task its full time again; count the leases."""
+        with self._store.transaction() as tx:
+            return tx.rearm(self._clock.monotonic_ns())
+
     def claim(self, request: ClaimRequest) -> Lease | None:
         """Give out the next due task, None if there is none.
 
