@@ -88,7 +88,8 @@ class Execution:
         except (Superseded, NoticeOver):
             raise
         except (OSError, ValueError, FlashError) as error:
-            return Evidence(ended_by=EndedBy.WORKER_ERROR, message=f"on the worker: {error}")
+            kind, text = type(error).__name__, f"on the worker: {error}"
+            return Evidence(ended_by=EndedBy.WORKER_ERROR, error_type=kind, message=text)
 
     def _prepare(self) -> Evidence | None:
         payload = self._lease.payload
