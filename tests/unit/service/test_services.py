@@ -5,7 +5,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from flashruntime.config import CoordinatorSettings
+from flashruntime.errors import InvalidInput
 from flashruntime.protocol.jobs import JobSpec
 from flashruntime.protocol.tasks import ClaimRequest, Lease
 from flashruntime.service.core import Core
@@ -134,6 +137,29 @@ def test_sweeps_go_on_after_one_that_failed_unexpectedly(tmp_path: Path) -> None
         waiting = asyncio.create_task(claim(services, "n2", 60))
         clock.advance(31)
         assert await waiting is not None
+
+    play(tmp_path, story)
+
+
+def test_a_repeated_submission_gives_the_first_job_although_its_input_has_changed(
+    tmp_path: Path,
+) -> None:
+    """Rule 4: the answer may have been lost."""
+
+    async def story(services: Services, _core: Core, _clock: ManualClock) -> None:
+        async def content(text: bytes) -> AsyncIterator[bytes]:
+            yield text
+
+        first = await services.artifacts.put("in", content(b"1"), None, None)
+        raw = SPEC.model_dump(mode="json")
+        file = {"path": "in", "key": "in", "sha256": first.sha256}
+        raw["spec"]["workload"]["parameters"]["inputs"] = [file]
+        spec = JobSpec.model_validate(raw)
+        job = await services.jobs.submit(spec, "key")
+        await services.artifacts.put("in", content(b"2"), None, None)
+        assert (await services.jobs.submit(spec, "key")).job_id == job.job_id
+        with pytest.raises(InvalidInput, match="'in'"):
+            await services.jobs.submit(spec, "another key")
 
     play(tmp_path, story)
 
