@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from io import StringIO
 
 import pytest
@@ -131,6 +132,7 @@ def test_every_log_line_is_one_line_of_strict_json(text: str, number: float) -> 
     assert "\n" not in line
     parsed = json.loads(line, parse_constant=pytest.fail)
     assert parsed["event"] == "message"
+    assert parsed["value"] == (number if math.isfinite(number) else str(number))
 
 
 def test_log_lines_carry_rising_numbers_and_arrive_in_order() -> None:
