@@ -1,7 +1,6 @@
 """One attempt's use of a checkpoint tree: begin, resume, save, set aside."""
 
 import logging
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -126,7 +125,8 @@ class Chain:
             "reason": reason,
             "by": self._hold.entry.attempt_id,
         }
-        files.create_exclusively(path, seal(note), f".{path.name}.{os.getpid()}.tmp")
+        scratch = f".{path.name}.{self._hold.entry.n}.tmp"
+        files.create_exclusively(path, seal(note), scratch)
 
 
 def _same(head: Entry, claim: Claim) -> bool:

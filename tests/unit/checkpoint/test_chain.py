@@ -41,6 +41,20 @@ def test_a_checkpoint_that_was_set_aside_is_skipped_by_every_later_attempt(tree,
     assert tree.begin().resume().step == 2, "a new save of the step counts again"
 
 
+def test_a_file_of_another_container_with_our_process_id_hinders_no_setting_aside(tree, save):
+    """Process ids repeat on a shared volume; numbers of attempts do not."""
+    save(tree.begin(), 1)
+    second = tree.begin()
+    manifest = second.resume().manifest
+    note = store.sidecar(tree.root, manifest)
+    foreign = note.with_name(f".{note.name}.{os.getpid()}.tmp")
+    foreign.mkdir(parents=True)
+    (foreign / "x").touch()
+    second.set_aside(1, "does not load")
+    assert note.exists()
+    assert foreign.exists()
+
+
 def test_nothing_to_resume_from_is_none(tree):
     assert tree.begin().resume() is None
 
