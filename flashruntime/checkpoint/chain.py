@@ -50,7 +50,7 @@ class Chain:
             raise
         except OSError as error:
             raise CheckpointError(
-                f"the checkpoint tree {root} cannot be used: {error.strerror or error}; "
+                f"the checkpoint tree {root} cannot be used: {files.words_of(error)}; "
                 "it must be a directory that this process may write"
             ) from error
 

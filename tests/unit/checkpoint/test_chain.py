@@ -1,12 +1,15 @@
 """Resuming, setting aside, retention, and the report of a tree."""
 
+import errno
 import os
 
 import pytest
 
-from flashruntime.checkpoint import Snapshot, inspect, split, store
-from flashruntime.errors import InvalidInput, NotFound
+from flashruntime.checkpoint import Snapshot, files, inspect, split, store
+from flashruntime.errors import CheckpointError, InvalidInput, NotFound
 from flashruntime.protocol.checkpoints import MAX_PART_BYTES
+from flashruntime.protocol.failures import EndedBy, Evidence, FailureClass
+from flashruntime.recovery import classify
 
 
 def test_a_resume_whose_newest_checkpoint_is_good_reads_one_checkpoint(tree, save, monkeypatch):
@@ -53,6 +56,26 @@ def test_a_file_of_another_container_with_our_process_id_hinders_no_setting_asid
     second.set_aside(1, "does not load")
     assert note.exists()
     assert foreign.exists()
+
+
+def test_c14_a_full_disk_leaves_the_old_checkpoint_and_a_failure_of_its_own_kind(
+    tree, save, content, monkeypatch
+):
+    chain = tree.begin()
+    save(chain, 1)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as poor:
+        poor.setattr(files, "write_file", full)
+        with pytest.raises(CheckpointError) as caught:
+            save(chain, 2)
+    evidence = Evidence(
+        ended_by=EndedBy.EXIT, exit_code=1, error_type="CheckpointError", message=str(caught.value)
+    )
+    assert classify(evidence)[0] is FailureClass.RESOURCE_EXHAUSTED
+    assert tree.begin().resume().parts == content(1)
 
 
 def test_nothing_to_resume_from_is_none(tree):
