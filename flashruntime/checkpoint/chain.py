@@ -1,7 +1,6 @@
 """One attempt's use of a checkpoint tree: begin, resume, save, set aside."""
 
 import logging
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,7 +50,7 @@ class Chain:
             raise
         except OSError as error:
             raise CheckpointError(
-                f"the checkpoint tree {root} cannot be used: {error.strerror or error}; "
+                f"the checkpoint tree {root} cannot be used: {files.words_of(error)}; "
                 "it must be a directory that this process may write"
             ) from error
 
@@ -126,7 +125,8 @@ class Chain:
             "reason": reason,
             "by": self._hold.entry.attempt_id,
         }
-        files.create_exclusively(path, seal(note), f".{path.name}.{os.getpid()}.tmp")
+        scratch = f".{path.name}.{self._hold.entry.n}.tmp"
+        files.create_exclusively(path, seal(note), scratch)
 
 
 def _same(head: Entry, claim: Claim) -> bool:

@@ -170,5 +170,5 @@ def _failure(hold: Hold, step: int, error: OSError) -> FlashError:
         pass
     return CheckpointError(
         f"the checkpoint of step {step} could not be written to {hold.root}: "
-        f"{error.strerror or error}; earlier checkpoints are untouched"
+        f"{files.words_of(error)}; earlier checkpoints are untouched"
     )

@@ -22,6 +22,11 @@ FILE_MODE = 0o644
 NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
+def words_of(error: OSError) -> str:
+    """Return number and text of an error: by the number a full disk is told from a user's bug."""
+    return str(error) if error.errno is None else f"[Errno {error.errno}] {error.strerror}"
+
+
 @contextmanager
 def directory(path: Path) -> Iterator[int]:
     """Yield a descriptor of the directory `path`, which must not itself be a symbolic link."""

@@ -65,6 +65,8 @@ def _run(verb: str, words: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 1
+    except OSError as error:
+        return _failed(verb, str(error))
     except KeyboardInterrupt:
         return _failed(verb, "interrupted")
     return code

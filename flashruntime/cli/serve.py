@@ -40,8 +40,11 @@ def run(args: Namespace, parser: ArgumentParser) -> int:
             timeout_graceful_shutdown=SHUTDOWN_S,
         )
     )
-    with listener:
-        server.run(sockets=[listener])
+    try:
+        with listener:
+            server.run(sockets=[listener])
+    except SystemExit:
+        return 1
     return 0 if server.started else 1
 
 
@@ -50,6 +53,8 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=2048)
+    except UnicodeError as error:
+        raise ConfigError(f"--host {host!r} is no host name ({error}); choose another") from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(

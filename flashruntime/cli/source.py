@@ -64,16 +64,26 @@ def upload(client: CoordinatorClient, files: list[SourceFile]) -> list[InputFile
     inputs: list[InputFile] = []
     sent: set[str] = set()
     for file in files:
-        with file.place.open("rb") as content:
-            digest = hashlib.file_digest(content, "sha256").hexdigest()
+        try:
+            digest = _send(client, file.place, sent)
+        except OSError as error:
+            text = f"{file.place} cannot be read: {error.strerror}"
+            raise InvalidInput(f"{text}; make it readable or remove it") from error
         key = f"inputs/{digest}"
-        if digest not in sent:
-            record = client.put_artifact(key, file.place)
-            if record.sha256 != digest:
-                raise InvalidInput(f"{file.place} changed while it was uploaded; submit again")
-            sent.add(digest)
         inputs.append(InputFile(path=file.path, key=key, sha256=digest, executable=file.executable))
     return inputs
+
+
+def _send(client: CoordinatorClient, place: Path, sent: set[str]) -> str:
+    """Upload a file unless its content is among `sent`; return its digest."""
+    with place.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    if digest not in sent:
+        record = client.put_artifact(f"inputs/{digest}", place)
+        if record.sha256 != digest:
+            raise InvalidInput(f"{place} changed while it was uploaded; submit again")
+        sent.add(digest)
+    return digest
 
 
 def _walk(root: Path) -> Iterator[Path]:

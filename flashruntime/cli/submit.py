@@ -2,6 +2,7 @@
 give several words after `--` to have them taken as they are. `{name}` in an argument is replaced
 by the parameter of that name."""
 
+import os
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -67,7 +68,7 @@ def _upload(client: CoordinatorClient, root: Path) -> list[InputFile]:
 
 
 def _point_at_source(argv: list[str]) -> None:
-    here = [word for word in argv if not word.startswith("/") and Path(word).is_file()]
+    here = [word for word in argv if not word.startswith("/") and os.path.isfile(word)]  # noqa: PTH113 (Path raises for a word that is too long for a name)
     if here:
         text = f"{here[0]} is a file here; a worker has it only with --source ."
         print(f"flashruntime submit: note: {text}", file=sys.stderr)

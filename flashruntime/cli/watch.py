@@ -1,6 +1,7 @@
 """Follows a job until it has ended: its events as lines, its progress, its result."""
 
 import sys
+import time
 from threading import Event as Waiter
 
 from flashruntime.cli.common import plain
@@ -22,16 +23,15 @@ def follow(client: CoordinatorClient, job_id: str) -> int:
     A coordinator that cannot be reached is asked again for two minutes.
     """
     screen = _Screen()
-    waiter, after, silent_s = Waiter(), 0, 0.0
+    waiter, after, heard_s = Waiter(), 0, time.monotonic()
     while True:
         try:
             page = client.events(job_id, after=after)
             job = client.job(job_id)
-            silent_s = 0.0
+            heard_s = time.monotonic()
         except CoordinatorUnreachable as error:
-            if silent_s >= PATIENCE_S:
+            if time.monotonic() - heard_s >= PATIENCE_S:
                 raise
-            silent_s += POLL_S
             screen.progress(f"no answer from the coordinator, asking again ({plain(str(error))})")
             waiter.wait(POLL_S)
             continue

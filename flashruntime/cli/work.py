@@ -9,8 +9,10 @@ from flashruntime.config import WorkerSettings
 from flashruntime.launch.local import LocalLauncher
 from flashruntime.service import jsonlog
 from flashruntime.worker.agent import Agent, stop_on_signals
-from flashruntime.worker.control import StopRequest
+from flashruntime.worker.control import StopRequest, leave_in_time
 from flashruntime.worker.ports import Tools
+
+MAX_SPARE_S = 0.5
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -22,10 +24,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace, _: ArgumentParser) -> int:
-    """Work until asked to leave, and return 0."""
+    """Work until asked to leave, and return 0; the last of the notice is kept to clean up in."""
     named = {URL_VARIABLE: args.coordinator} if args.coordinator else {}
     settings = WorkerSettings.from_env({**os.environ, **named})
-    stop = StopRequest(settings.notice_s)
+    spare_s = min(MAX_SPARE_S, settings.notice_s / 10)
+    stop = StopRequest(settings.notice_s - spare_s)
+    leave_in_time(stop, spare_s, lambda: os._exit(0))
     with jsonlog.running():
         stop_on_signals(stop)
         with CoordinatorClient(settings.coordinator_url) as client:

@@ -16,7 +16,7 @@ _CRLF = "{script} has Windows line endings (CRLF) in its first line: convert it 
 
 def explain_spawn_error(spec: LaunchSpec, number: int | None, text: str) -> str:
     """Return a message that names the executable, the rule and the remedy."""
-    name, path = spec.argv[0], spec.env.get("PATH", os.defpath)
+    name, path, text = spec.argv[0], _valid(spec.env.get("PATH", os.defpath)), _valid(text)
     if number in {errno.ENOENT, errno.ENOTDIR}:
         return _explain_missing(spec, path)
     messages = {
@@ -30,7 +30,7 @@ def explain_spawn_error(spec: LaunchSpec, number: int | None, text: str) -> str:
 def _explain_missing(spec: LaunchSpec, path: str) -> str:
     name, script = spec.argv[0], _script(spec)
     if not spec.cwd.is_dir():
-        return f"working directory not found: {spec.cwd}"
+        return f"working directory not found: {_valid(str(spec.cwd))}"
     if script is None:
         return f"executable not found: {name} (PATH={path})"
     first = _first_line(script)

@@ -82,6 +82,16 @@ class LocalProcess:
                 _LOG.debug("the keeper of %s has ended already", self._spec.argv[:1])
 
     def _follow(self) -> None:
+        try:
+            self._evidence = self._outcome()
+        except Exception as error:  # noqa: BLE001 (thread boundary: whoever waits must learn of it)
+            _LOG.exception("the end of %s cannot be explained", self._spec.argv[:1])
+            why = f"its end cannot be explained: {type(error).__name__}"
+            self._evidence = Evidence(ended_by=EndedBy.WORKER_ERROR, message=why)
+        self._ended.set()
+        self._on_end()
+
+    def _outcome(self) -> Evidence:
         report: dict[str, Any] = {}
         try:
             assert self._keeper.stdout is not None  # noqa: S101 (opened as a pipe above)
@@ -93,9 +103,7 @@ class LocalProcess:
         keeper_code = self._keeper.wait()
         if "status" not in report and "spawn_error" not in report:
             self._end_orphans()
-        self._evidence = _evidence(self._spec, report, keeper_code)
-        self._ended.set()
-        self._on_end()
+        return _evidence(self._spec, report, keeper_code)
 
 
 def _request(spec: LaunchSpec) -> dict[str, Any]:

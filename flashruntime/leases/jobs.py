@@ -29,19 +29,18 @@ class JobBook(Ledger):
 
         Conflict if the idempotency key came with another request, or the job id exists.
         """
-        key = submission.idempotency_key and clean(submission.idempotency_key)
         with self._store.transaction() as tx:
-            first = tx.job_by_key(key) if key is not None else None
-            if first is not None:
-                if first.request_digest != submission.request_digest:
-                    raise Conflict(
-                        f"idempotency key {key!r} came with another request before; "
-                        "use a new key for a new job"
-                    )
-                return self._job_record(tx, first), False
-            return self._job_record(tx, self._add_job(tx, submission, key)), True
+            first = _submitted_before(tx, submission)
+            job = first or self._add_job(tx, submission)
+            return self._job_record(tx, job), first is None
 
-    def _add_job(self, tx: Transaction, submission: Submission, key: str | None) -> JobRow:
+    def submitted(self, submission: Submission) -> JobRecord | None:
+        """Return the job that this submission's key has brought before; Conflict as `submit`."""
+        with self._store.transaction() as tx:
+            first = _submitted_before(tx, submission)
+            return None if first is None else self._job_record(tx, first)
+
+    def _add_job(self, tx: Transaction, submission: Submission) -> JobRow:
         if not submission.payloads:
             raise InvalidInput(f"job {submission.job_id!r} has no task")
         if tx.job(submission.job_id) is not None:
@@ -58,7 +57,7 @@ class JobBook(Ledger):
             lease_ns=round(submission.lease_s * NS_PER_S),
             max_errors=spec.spec.retryPolicy.maxTaskAttempts,
             output_prefix=spec.spec.artifacts.outputPrefix,
-            idempotency_key=key,
+            idempotency_key=_key(submission),
             request_digest=submission.request_digest,
             counts=TaskCounts(pending=len(submission.payloads)),
         )
@@ -129,6 +128,20 @@ class JobBook(Ledger):
             rows = tx.events_after(job_id, max(0, after), _bounded(limit))
         items = [views.event_view(row) for row in rows]
         return EventPage(items=items, last_id=items[-1].id if items else after)
+
+
+def _key(submission: Submission) -> str | None:
+    return submission.idempotency_key and clean(submission.idempotency_key)
+
+
+def _submitted_before(tx: Transaction, submission: Submission) -> JobRow | None:
+    key = _key(submission)
+    first = None if key is None else tx.job_by_key(key)
+    if first is not None and first.request_digest != submission.request_digest:
+        raise Conflict(
+            f"idempotency key {key!r} came with another request before; use a new key for a new job"
+        )
+    return first
 
 
 def _bounded(limit: int) -> int:

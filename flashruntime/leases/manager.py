@@ -57,6 +57,11 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
             draft = EventDraft(EventType.COORDINATOR_STARTED, None, None, None, data)
             self._append(tx, [draft])
 
+    def rearm(self) -> int:
+        """Give every live lease and every waiting task its full time again; count the leases."""
+        with self._store.transaction() as tx:
+            return tx.rearm(self._clock.monotonic_ns())
+
     def claim(self, request: ClaimRequest) -> Lease | None:
         """Give out the next due task, None if there is none.
 
@@ -156,6 +161,7 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
             required = views.payload(tx.payload_json(task.task_id)).outputs.required
             outputs = objects.check_outputs(tx, lease, request, required)
             objects.accept_outputs(tx, lease, outputs)
+            lease = transitions.reached(lease, request.step)
             result = TaskResult(outputs, metrics_json or lease.metrics_json, request.resumed_from)
             self._apply(tx, task, transitions.complete(task, lease, result))
         return CompleteAnswer(accepted=True, detail=_ACCEPTED)
@@ -187,8 +193,8 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
         now_ns = self._clock.monotonic_ns()
         reason = clean(request.reason)
         evidence = request.evidence or Evidence(ended_by=EndedBy.WORKER_ERROR, message=reason)
-        step = lease.step if evidence.step is None else evidence.step
-        same = fingerprint(evidence, step)
+        lease = transitions.reached(lease, evidence.step)
+        same = fingerprint(evidence, lease.step)
         history = TaskHistory(
             task_id=task.task_id,
             attempt_number=lease.attempt_number,

@@ -113,16 +113,20 @@ def renew(
     if lease.state is LeaseState.COMPLETED:
         return Change(task)
     renewed = replace(
-        lease,
+        reached(lease, step),
         state=LeaseState.LIVE,
         deadline_ns=now_ns + lease.lease_ns,
-        step=lease.step if step is None else step,
         metrics_json=metrics_json or lease.metrics_json,
     )
     if lease.state is LeaseState.LIVE:
         return Change(task, renewed)
     task = replace(task, state=TaskState.LEASED, holder=lease.lease_id)
     return Change(task, renewed, None, (event(EventType.LEASE_RENEWED, lease, {"revived": True}),))
+
+
+def reached(lease: LeaseRow, step: int | None) -> LeaseRow:
+    """Return a lease with the last step that its holder states, where it states one."""
+    return lease if step is None else replace(lease, step=step)
 
 
 def complete(task: TaskRow, lease: LeaseRow, result: TaskResult) -> Change:

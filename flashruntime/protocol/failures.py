@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from pydantic import Field
+
 from flashruntime.protocol.base import OpenModel
 
 
@@ -60,7 +62,7 @@ class Evidence(OpenModel):
     signal: int | None = None
     error_type: str | None = None
     message: str | None = None
-    step: int | None = None
+    step: int | None = Field(default=None, ge=0, le=2**53)
     log_tail: str | None = None
 
 

@@ -38,6 +38,22 @@ class InputFile(WireModel):
     executable: bool = False
 
 
+def _placeable(inputs: list[InputFile]) -> list[InputFile]:
+    paths = {file.path for file in inputs}
+    if len(paths) < len(inputs):
+        raise ValueError("two inputs have one path; give each file a path of its own")
+    for path in paths:
+        above = path.rpartition("/")[0]
+        while above:
+            if above in paths:
+                raise ValueError(f"input {path!r} lies below {above!r}, which is a file")
+            above = above.rpartition("/")[0]
+    return inputs
+
+
+Inputs = Annotated[list[InputFile], AfterValidator(_placeable)]
+
+
 class Outputs(WireModel):
     """Files to collect from the attempt's directory: `required` must exist, `optional` may."""
 
@@ -67,7 +83,7 @@ class CommandParameters(WireModel):
 
     command: Argv
     env: dict[str, str] = {}
-    inputs: list[InputFile] = []
+    inputs: Inputs = []
     task_params: list[Params] | None = Field(default=None, min_length=1, max_length=MAX_TASKS)
     checkpoint: Checkpoints = Checkpoints()
     outputs: Outputs = Outputs()
@@ -92,7 +108,7 @@ class SearchParameters(WireModel):
         default=None, min_length=1
     )
     command: Argv | None = None
-    inputs: list[InputFile] = []
+    inputs: Inputs = []
     lease_seconds: LeaseSeconds = DEFAULT_LEASE_S
 
     @field_validator("grid")

@@ -107,6 +107,7 @@ class CompleteRequest(OpenModel):
     output_sha256: Sha256 | None = None
     outputs: list[OutputFile] | None = None
     metrics: Metrics | None = None
+    step: int | None = Field(default=None, ge=0, le=2**53)
     resumed_from: int | None = None
 
 

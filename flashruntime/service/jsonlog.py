@@ -6,6 +6,7 @@ are dropped; the gap in `seq` shows it.
 
 import json
 import logging
+import math
 import sys
 import traceback
 from collections.abc import Iterator
@@ -97,6 +98,8 @@ def _body(record: logging.LogRecord) -> dict[str, object]:
 
 def _plain(value: object) -> object:
     if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
         return value
     text = str(value)
     shown = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}... ({len(text)} characters)"

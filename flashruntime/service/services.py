@@ -55,8 +55,7 @@ class Jobs:
     async def submit(self, spec: JobSpec, idempotency_key: str | None) -> JobRecord:
         """Record a job with all its tasks, or return the one recorded under the same key."""
         submission = await self._core.disk(_submission, spec, idempotency_key)
-        await self._core.ledger(self._check_inputs, spec.spec.workload.parameters.inputs)
-        record, created = await self._core.ledger(self._core.manager.submit, submission)
+        record, created = await self._core.ledger(self._submit, submission)
         if created:
             self._core.work.fire()
         return record
@@ -65,6 +64,14 @@ class Jobs:
         """Return the last lines that the attempts of a job printed."""
         await self._core.ledger(self._core.manager.job, job_id)
         return await self._core.disk(self._core.logs.tail, job_id, lines, task, attempt)
+
+    def _submit(self, submission: Submission) -> tuple[JobRecord, bool]:
+        """Record a job whose inputs are there; a repeated one is not asked for them again."""
+        first = self._core.manager.submitted(submission)
+        if first is not None:
+            return first, False
+        self._check_inputs(submission.spec.spec.workload.parameters.inputs)
+        return self._core.manager.submit(submission)
 
     def _check_inputs(self, inputs: list[InputFile]) -> None:
         for file in inputs:

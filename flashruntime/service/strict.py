@@ -14,6 +14,9 @@ from flashruntime.protocol.base import check_key, strict_dumps
 from flashruntime.service.errors import BadKey, TooLarge
 
 MAX_JSON_BYTES = 64 * 1024 * 1024
+MAX_JSON_VALUES = 2_500_000
+MAX_FIELDS = 150_000
+_BULK = frozenset({"task_params", "trials"})
 
 
 class StrictRequest(Request):
@@ -31,9 +34,13 @@ class StrictRequest(Request):
         self._content = await read_body(self, MAX_JSON_BYTES)
         if not self._content:
             return
+        check_values(self._content)
         try:
             self._value = from_json(self._content, allow_inf_nan=False)
+            check_fields(self._value)
             strict_dumps(self._value)
+        except TooLarge:
+            raise
         except ValueError as error:
             problem = {"type": "json_invalid", "loc": ("body",), "msg": f"not strict JSON: {error}"}
             raise RequestValidationError([{**problem, "input": {}}]) from error
@@ -79,6 +86,35 @@ class AnyText(Convertor[str]):
 
 
 register_url_convertor("anytext", AnyText())
+
+
+def check_values(content: bytes) -> None:
+    """Raise TooLarge where parsing would turn few bytes into many objects."""
+    if sum(content.count(mark) for mark in (b",", b"[", b"{")) > MAX_JSON_VALUES:
+        raise TooLarge(
+            f"the JSON body has more than {MAX_JSON_VALUES} commas and brackets; move data into "
+            "an input file, or split the job"
+        )
+
+
+def check_fields(value: Any) -> None:
+    """Raise TooLarge where a report of what is wrong with each field could be without bounds.
+
+    The parameters of tasks are left out: they have a limit of their own.
+    """
+    found, todo = 0, [value]
+    while todo:
+        item = todo.pop()
+        found += len(item) if isinstance(item, dict | list) else 1
+        if found > MAX_FIELDS:
+            raise TooLarge(
+                f"the JSON body has more than {MAX_FIELDS} fields beside those of task_params and "
+                "trials; move data into an input file, or split the job"
+            )
+        if isinstance(item, dict):
+            item = [child for name, child in item.items() if name not in _BULK]
+        if isinstance(item, list):
+            todo += [child for child in item if isinstance(child, dict | list)]
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:

@@ -2,20 +2,29 @@
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable
 
 from flashruntime.errors import StoreUnavailable
 from flashruntime.service.core import Core
 
 log = logging.getLogger(__name__)
 PERIOD_S = 0.25
+STALL_S = 2.0
 NS_PER_S = 1_000_000_000
 
 
 class Sweeper:
-    """Sweeps at every deadline, at least four times a second, until the coordinator closes."""
+    """Sweeps at every deadline, at least four times a second, until the coordinator closes.
 
-    def __init__(self, core: Core) -> None:
+    After a stall (this process was stopped, or its disk took nothing) no holder can have been
+    heard: live leases get their full time again instead of lapsing.
+    """
+
+    def __init__(self, core: Core, awake_s: Callable[[], float] = time.monotonic) -> None:
         self._core = core
+        self._awake_s = awake_s
+        self._swept_s = awake_s()
         self._due_ns: int | None = None
         self._failing = False
 
@@ -36,6 +45,11 @@ class Sweeper:
                 log.error("%s", error, extra={"event": "store_unavailable"})
             self._failing = True
             return PERIOD_S
+        except Exception:  # (task boundary: without sweeps no lease would ever lapse)
+            if not self._failing:
+                log.exception("sweeping failed", extra={"event": "sweep_failed"})
+            self._failing = True
+            return PERIOD_S
         if self._failing:
             log.warning("the ledger can be written again", extra={"event": "store_available"})
         self._failing = False
@@ -49,6 +63,12 @@ class Sweeper:
     def _sweep(self) -> bool:
         """Lapse what is over; return whether a task may have become claimable."""
         passed = self._due_ns is not None and self._due_ns <= self._core.clock.monotonic_ns()
+        stalled_s = self._awake_s() - self._swept_s
+        if stalled_s > STALL_S:
+            live = self._core.manager.rearm()
+            stall = {"event": "coordinator_stalled", "stalled_s": stalled_s, "live_leases": live}
+            log.warning("no lease lapses for the time of a stall", extra=stall)
         moved = self._core.manager.sweep()
         self._due_ns = self._core.manager.next_due_ns()
+        self._swept_s = self._awake_s()
         return passed or moved > 0

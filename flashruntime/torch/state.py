@@ -43,12 +43,19 @@ class Packer:
 
 
 def unpack(parts: dict[str, bytearray]) -> dict[str, Any]:
-    """Return the state in the parts; CheckpointError where they hold none."""
+    """Return the state in the parts; CheckpointError where they hold none.
+
+    MemoryError says nothing about the parts: a checkpoint must not be given up for it.
+    """
     try:
         chunks = [parts[PART_NAME.format(index)] for index in range(len(parts))]
         source = io.BufferedReader(_PartsReader(chunks), buffer_size=1024 * 1024)
         state = torch.load(source, map_location="cpu", weights_only=True)
+    except MemoryError:
+        raise
     except Exception as error:
+        if "DefaultCPUAllocator: can't allocate memory" in str(error):
+            raise MemoryError(str(error)[:300]) from error
         raise CheckpointError(
             f"verifies but does not load: {type(error).__name__}: {str(error)[:300]}"
         ) from error

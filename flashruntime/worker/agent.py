@@ -3,7 +3,7 @@
 import queue
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Event, Thread
 from uuid import uuid4
 
@@ -14,7 +14,13 @@ from flashruntime.protocol.failures import EndedBy, Evidence
 from flashruntime.protocol.nodes import NodeHeartbeat, NodeRegistration
 from flashruntime.protocol.tasks import ClaimRequest, Lease
 from flashruntime.worker import events
-from flashruntime.worker.control import AttemptControl, NoticeOver, StopRequest, until_answered
+from flashruntime.worker.control import (
+    Answer,
+    AttemptControl,
+    NoticeOver,
+    StopRequest,
+    until_answered,
+)
 from flashruntime.worker.execution import AttemptSettings, Execution, report_failure
 from flashruntime.worker.ports import Tools
 from flashruntime.worker.workspace import WorkerHome, check_writable
@@ -65,6 +71,8 @@ class Agent:
     def _work_once(self) -> None:
         if self._session_id is None:
             self._register()
+        if self._session_id is None:
+            return
         lease = self._claim()
         if lease is not None:
             self._execute(lease)
@@ -76,15 +84,12 @@ class Agent:
             capabilities={"workloads": ["command"]},
             environment={"flashruntime": __version__},
         )
-        try:
-            answer = until_answered(
-                lambda: self._tools.client.register(registration), self._pause_unreachable
-            )
-        except FlashError as error:
-            self._refused("registration_refused", error)
-            return
-        self._session_id = answer.session_id
-        events.info("worker_registered", node_id=answer.node_id, session_id=answer.session_id)
+        answer = self._asked(lambda: self._tools.client.register(registration))
+        if isinstance(answer, Exception):
+            self._refused("registration_refused", answer)
+        elif answer is not None:
+            self._session_id = answer.session_id
+            events.info("worker_registered", node_id=answer.node_id, session_id=answer.session_id)
 
     def _pause_unreachable(self, delay_s: float) -> None:
         url = self._settings.coordinator_url
@@ -99,18 +104,13 @@ class Agent:
         self._stop.pause(REFUSED_PAUSE_S)
 
     def _claim(self) -> Lease | None:
-        """Ask for a task from a thread of its own, so that a stop need not wait for the answer."""
-        answer: queue.SimpleQueue[Lease | Exception | None] = queue.SimpleQueue()
-        asked = Thread(target=self._ask, args=(answer,), name="claim", daemon=True)
-        asked.start()
-        with self._stop.changed:
-            self._stop.changed.wait_for(lambda: not answer.empty() or self._stop.requested)
-        if self._stop.requested:
-            asked.join(min(LEAVE_IDLE_S, self._stop.remaining_s()))
-        try:
-            found = answer.get_nowait()
-        except queue.Empty:
-            return None
+        request = ClaimRequest(
+            node_id=self._settings.node_id,
+            session_id=self._session_id,
+            wait_s=CLAIM_WAIT_S,
+            claim_id=uuid4().hex,
+        )
+        found = self._asked(lambda: self._tools.client.claim(request))
         if isinstance(found, Exception):
             self._refused("claim_refused", found)
             return None
@@ -119,23 +119,33 @@ class Agent:
             return None
         return found
 
-    def _ask(self, answer: "queue.SimpleQueue[Lease | Exception | None]") -> None:
-        request = ClaimRequest(
-            node_id=self._settings.node_id,
-            session_id=self._session_id,
-            wait_s=CLAIM_WAIT_S,
-            claim_id=uuid4().hex,
-        )
-        found: Lease | Exception | None
-        try:
-            found = until_answered(
-                lambda: self._tools.client.claim(request), self._pause_unreachable
-            )
-        except Exception as error:  # noqa: BLE001 (thread boundary: the main loop decides)
-            found = error
+    def _asked(self, call: Callable[[], Answer]) -> Answer | Exception | None:
+        """Call from a thread of its own, so that a stop need not wait for the answer.
+
+        None if the worker is to leave and there is no answer.
+        """
+        answer: queue.SimpleQueue[Answer | Exception] = queue.SimpleQueue()
+
+        def ask() -> None:
+            found: Answer | Exception
+            try:
+                found = until_answered(call, self._pause_unreachable)
+            except Exception as error:  # noqa: BLE001 (thread boundary: the main loop decides)
+                found = error
+            with self._stop.changed:
+                answer.put(found)
+                self._stop.changed.notify_all()
+
+        asking = Thread(target=ask, name="ask", daemon=True)
+        asking.start()
         with self._stop.changed:
-            answer.put(found)
-            self._stop.changed.notify_all()
+            self._stop.changed.wait_for(lambda: not answer.empty() or self._stop.requested)
+        if self._stop.requested:
+            asking.join(min(LEAVE_IDLE_S, self._stop.remaining_s()))
+        try:
+            return answer.get_nowait()
+        except queue.Empty:
+            return None
 
     def _give_up(self, lease: Lease, ended_by: EndedBy, why: str) -> None:
         evidence = Evidence(ended_by=ended_by, message=why)

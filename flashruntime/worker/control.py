@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
-from threading import Condition
+from threading import Condition, Event, Thread
 from typing import TypeVar
 
 from flashruntime.clock import Clock, SystemClock
@@ -50,6 +50,18 @@ class StopRequest:
         with self.changed:
             if self.changed.wait_for(lambda: self.requested, delay_s):
                 raise NoticeOver
+
+
+def leave_in_time(stop: StopRequest, spare_s: float, leave: Callable[[], None]) -> None:
+    """Call `leave` `spare_s` after the notice, whatever still waits for an answer or a disk."""
+
+    def watch() -> None:
+        with stop.changed:
+            stop.changed.wait_for(lambda: stop.requested)
+        Event().wait(stop.remaining_s() + spare_s)
+        leave()
+
+    Thread(target=watch, name="notice", daemon=True).start()
 
 
 class AttemptControl:

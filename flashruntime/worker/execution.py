@@ -88,7 +88,8 @@ class Execution:
         except (Superseded, NoticeOver):
             raise
         except (OSError, ValueError, FlashError) as error:
-            return Evidence(ended_by=EndedBy.WORKER_ERROR, message=f"on the worker: {error}")
+            kind, text = type(error).__name__, f"on the worker: {error}"
+            return Evidence(ended_by=EndedBy.WORKER_ERROR, error_type=kind, message=text)
 
     def _prepare(self) -> Evidence | None:
         payload = self._lease.payload
@@ -154,8 +155,10 @@ class Execution:
         metrics, warnings = transfer.read_metrics(workspace, self._placed)
         transfer.warn_in_log(workspace, lease.lease_id, warnings)
         outputs = transfer.upload(collected, lease, self._tools.client, self._control)
-        resumed_from = read_progress(workspace.step_file).resumed_from
-        return CompleteRequest(outputs=outputs, metrics=metrics, resumed_from=resumed_from)
+        done = read_progress(workspace.step_file)
+        return CompleteRequest(
+            outputs=outputs, metrics=metrics, step=done.step, resumed_from=done.resumed_from
+        )
 
     def _report(self, result: CompleteRequest | Evidence, output: OutputShipper) -> None:
         stopping = isinstance(result, Evidence) and self._stop.requested

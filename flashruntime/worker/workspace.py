@@ -7,6 +7,7 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from flashruntime.errors import ConfigError
 from flashruntime.protocol.base import check_key
@@ -68,9 +69,11 @@ class WorkerHome:
 
         Raises ConfigError if it is not writable or another worker of the same name is alive.
         """
-        check_writable(self._agents.parent, "FLASHML_WORK_DIR")
-        self._agents.mkdir(exist_ok=True)
-        self._lock = _lock(self._own)
+        check_writable(self._agents, "FLASHML_WORK_DIR")
+        try:
+            self._lock = _lock(self._own)
+        except OSError as error:
+            raise _not_writable(self._own, "FLASHML_WORK_DIR", error) from error
         if self._lock is None:
             raise ConfigError(
                 f"a worker named {self._own.name!r} already runs on {self._agents.parent}; "
@@ -79,9 +82,8 @@ class WorkerHome:
         for path in self._agents.iterdir():
             if path.name == self._own.name:
                 remove_tree(path / "attempts")
-            elif (lock := _lock(path)) is not None:
-                remove_tree(path)
-                os.close(lock)
+            elif path.is_dir():
+                _remove_unlocked(path)
 
     def workspace(self, lease_id: str) -> Workspace:
         """Return the directory of an attempt, not made yet."""
@@ -101,14 +103,29 @@ def check_writable(path: Path, setting: str) -> None:
     """Make a directory and try to write there; ConfigError names the path, the user, the remedy."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-        probe = path / f".writable-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
+        with TemporaryFile(dir=path):
+            pass
     except OSError as error:
-        raise ConfigError(
-            f"{setting}={path} is not writable for uid {os.getuid()} ({error.strerror}); "
-            "change its owner, or set the variable to another directory"
-        ) from error
+        raise _not_writable(path, setting, error) from error
+
+
+def _not_writable(path: Path, setting: str, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"{setting}: {path} is not writable for uid {os.getuid()} ({error.strerror}); "
+        "change its owner, or set the variable to another directory"
+    )
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Remove the directory of a worker that is gone; what is not ours is logged and left."""
+    try:
+        lock = _lock(path)
+    except OSError as error:
+        events.warning("directory_left", path=str(path), error=str(error))
+        return
+    if lock is not None:
+        remove_tree(path)
+        os.close(lock)
 
 
 def remove_tree(path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flashruntime.cli import main
-from tests.integration.worker_stack import Stack
+from tests.integration.worker_stack import Service, Stack
 
 pytestmark = pytest.mark.integration
 
@@ -89,3 +89,14 @@ def test_a_job_that_does_not_exist_and_a_bad_placeholder_are_one_line(
     assert len(lines) == 2
     assert "job-none" in lines[0]
     assert "'lr'" in lines[1]
+
+
+def test_a_coordinator_that_cannot_start_says_why_and_exits_with_one(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    env = {
+        "FLASHML_LEDGER_DIR": str(tmp_path / "file/ledger"),
+        "FLASHML_ARTIFACT_DIR": str(tmp_path / "artifacts"),
+    }
+    refused = Service(["serve", "--port", "0"], env, tmp_path)
+    refused.await_line("FLASHML_LEDGER_DIR")
+    assert refused.exit_code() == 1

@@ -43,7 +43,7 @@ def test_a_job_succeeds_with_metrics_and_real_artifacts(stack: Stack, worker: Se
     assert stack.ended(job_id).state is JobState.SUCCEEDED
     (task,) = stack.client.tasks(job_id)
     assert task.metrics == {"loss": None, "acc": 0.5, "big": "123456789012345678901234"}
-    assert task.resumed_from == 4
+    assert (task.step, task.resumed_from) == (9, 4)
     stored = {record.path: record for record in stack.client.artifacts(job_id)}
     assert stored["sub/model é.bin"].sha256 == sha256(b"weights").hexdigest()
     log = stack.client.logs(job_id)

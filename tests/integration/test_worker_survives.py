@@ -191,6 +191,27 @@ def test_a_job_that_ignores_the_notice_is_killed_within_it(stack: Stack) -> None
     assert (task.state, task.errors) == ("PENDING", 0)
 
 
+def test_a_coordinator_that_is_silent_holds_up_no_worker_that_leaves(stack: Stack) -> None:
+    """Idle it leaves within two seconds, with a task within its notice."""
+    busy = stack.start_worker("busy", FLASHML_NOTICE_S="3")
+    submit(stack, lease_seconds=60)
+    pids = started(stack)
+    stack.coordinator.signal(signal.SIGSTOP)
+    settings = {
+        "FLASHML_WORK_DIR": str(stack.root / "w"),
+        "FLASHML_CHECKPOINT_ROOT": str(stack.root / "c"),
+    }
+    idle = Service(["work", "--coordinator", stack.url], settings, stack.root)
+    stack.services.append(idle)
+    idle.await_line("worker_started")
+    for worker, most_s in ((idle, 2.0), (busy, 3.3)):
+        begin = time.monotonic()
+        worker.signal(signal.SIGTERM)
+        assert worker.exit_code() == 0
+        assert time.monotonic() - begin < most_s
+    await_dead(stack, pids)
+
+
 def test_a_worker_that_comes_before_its_coordinator_waits(stack: Stack) -> None:
     stack.coordinator.signal(signal.SIGKILL)
     stack.coordinator.exit_code()

@@ -1,12 +1,15 @@
 """Resuming, setting aside, retention, and the report of a tree."""
 
+import errno
 import os
 
 import pytest
 
-from flashruntime.checkpoint import Snapshot, inspect, split, store
-from flashruntime.errors import InvalidInput, NotFound
+from flashruntime.checkpoint import Snapshot, files, inspect, split, store
+from flashruntime.errors import CheckpointError, InvalidInput, NotFound
 from flashruntime.protocol.checkpoints import MAX_PART_BYTES
+from flashruntime.protocol.failures import EndedBy, Evidence, FailureClass
+from flashruntime.recovery import classify
 
 
 def test_a_resume_whose_newest_checkpoint_is_good_reads_one_checkpoint(tree, save, monkeypatch):
@@ -39,6 +42,40 @@ def test_a_checkpoint_that_was_set_aside_is_skipped_by_every_later_attempt(tree,
     assert (tree.step(2) / "manifest.json").read_bytes() == manifest
     save(third, 2)
     assert tree.begin().resume().step == 2, "a new save of the step counts again"
+
+
+def test_a_file_of_another_container_with_our_process_id_hinders_no_setting_aside(tree, save):
+    """Process ids repeat on a shared volume; numbers of attempts do not."""
+    save(tree.begin(), 1)
+    second = tree.begin()
+    manifest = second.resume().manifest
+    note = store.sidecar(tree.root, manifest)
+    foreign = note.with_name(f".{note.name}.{os.getpid()}.tmp")
+    foreign.mkdir(parents=True)
+    (foreign / "x").touch()
+    second.set_aside(1, "does not load")
+    assert note.exists()
+    assert foreign.exists()
+
+
+def test_c14_a_full_disk_leaves_the_old_checkpoint_and_a_failure_of_its_own_kind(
+    tree, save, content, monkeypatch
+):
+    chain = tree.begin()
+    save(chain, 1)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as poor:
+        poor.setattr(files, "write_file", full)
+        with pytest.raises(CheckpointError) as caught:
+            save(chain, 2)
+    evidence = Evidence(
+        ended_by=EndedBy.EXIT, exit_code=1, error_type="CheckpointError", message=str(caught.value)
+    )
+    assert classify(evidence)[0] is FailureClass.RESOURCE_EXHAUSTED
+    assert tree.begin().resume().parts == content(1)
 
 
 def test_nothing_to_resume_from_is_none(tree):

@@ -17,9 +17,15 @@ def test_a_port_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"port {port} on 127.0.0.1 is in use" in capsys.readouterr().err
 
 
-def test_a_host_that_is_not_ours_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "--host", "192.0.2.1", "--port", "0"]) == 1
-    assert "192.0.2.1" in capsys.readouterr().err
+@pytest.mark.parametrize("host", ["192.0.2.1", "x" * 70])
+def test_a_host_that_is_not_ours_is_named(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--host", host, "--port", "0"]) == 1
+    assert host in capsys.readouterr().err
+
+
+def test_an_error_of_the_file_system_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "x" * 300]) == 1
+    assert "File name too long" in capsys.readouterr().err
 
 
 def test_a_wrong_setting_of_a_worker_is_named(

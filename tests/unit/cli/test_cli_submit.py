@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from flashruntime.cli import main, source, submit
 from flashruntime.cli.command import job_spec, split
+from flashruntime.client import CoordinatorClient
 from flashruntime.errors import InvalidInput
 from flashruntime.protocol.jobs import CommandWorkload, JobSpec
 
@@ -121,6 +122,23 @@ def test_a_special_file_and_a_bad_name_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a\nb").touch()
     with pytest.raises(InvalidInput, match="rename"):
         source.scan(tmp_path)
+
+
+def test_a_source_file_that_goes_away_before_it_is_sent_is_named(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    files = source.scan(tmp_path)
+    (tmp_path / "train.py").unlink()
+    client = CoordinatorClient("http://127.0.0.1:9")
+    with client, pytest.raises(InvalidInput, match=r"train\.py cannot be read"):
+        source.upload(client, files)
+
+
+def test_a_word_that_is_too_long_for_a_file_name_is_no_problem(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["submit", "--coordinator", "http://127.0.0.1:9", "--", "echo", "x" * 5_000]
+    assert main(words) == 1
+    assert "no answer from the coordinator" in capsys.readouterr().err
 
 
 def test_without_a_coordinator_the_remedy_is_named(

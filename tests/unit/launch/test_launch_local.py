@@ -130,6 +130,23 @@ def test_a_command_that_cannot_start_says_why(
     assert all(word in (evidence.message or "") for word in words), evidence.message
 
 
+def test_a_path_that_is_not_unicode_is_still_told(tmp_path: Path) -> None:
+    process, _ = launch(tmp_path, "pyhton3", PATH="/opt/caf\udce9")
+    evidence = process.wait(PATIENCE_S)
+    assert evidence is not None
+    assert "PATH=/opt/caf?" in (evidence.message or "")
+
+
+def test_an_end_that_cannot_be_explained_is_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flashruntime.launch.local.explain_exit", lambda *_: {}["no such key"])
+    process, _ = launch(tmp_path, "false")
+    evidence = process.wait(PATIENCE_S)
+    assert evidence is not None
+    assert evidence.ended_by is EndedBy.WORKER_ERROR
+
+
 def test_an_env_script_with_windows_line_endings_gets_a_hint(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_bytes(b"#!/usr/bin/env python3\r\nprint(1)\r\n")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from flashruntime.errors import Conflict, InvalidInput, NotFound, Superseded
+from flashruntime.leases.transitions import MAX_LOSS_RUN
 from flashruntime.protocol.failures import EndedBy, Evidence
 from flashruntime.protocol.jobs import JobState
 from flashruntime.protocol.tasks import CompleteRequest, FailRequest, OutputFile, TaskState
@@ -329,3 +330,17 @@ def test_a_job_lists_its_accepted_objects_only(world: Any) -> None:
     world.complete(lease, output)
     (item,) = world.manager.job_objects("job-1").items
     assert (item.object_key, item.path, item.task_id) == (output.key, "model.bin", "job-1-00000")
+
+
+def test_a_step_that_only_the_last_call_states_counts_as_progress(
+    world: Any, policies: Any
+) -> None:
+    """A task that is preempted between two heartbeats again and again still moves on."""
+    world.submit()
+    for step in range(2 * MAX_LOSS_RUN):
+        world.fail(world.claim(), policies.retry(counts=False), step=step)
+        world.time.advance(1)
+    lease = world.claim()
+    assert world.task().losses == 2 * MAX_LOSS_RUN
+    world.manager.complete(lease.lease_id, CompleteRequest(outputs=[], step=777))
+    assert world.task().step == 777

@@ -1,8 +1,11 @@
 """What HTTP brings: keys, ranges, errors, log lines."""
 
+import asyncio
 import json
 import logging
+import math
 from io import StringIO
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +22,7 @@ from flashruntime.service.errors import (
 )
 from flashruntime.service.jsonlog import JsonLines
 from flashruntime.service.ranges import selected
-from flashruntime.service.strict import object_key
+from flashruntime.service.strict import StrictRequest, object_key
 
 PREFIX = b"/v1alpha1/artifacts/"
 
@@ -131,6 +134,7 @@ def test_every_log_line_is_one_line_of_strict_json(text: str, number: float) -> 
     assert "\n" not in line
     parsed = json.loads(line, parse_constant=pytest.fail)
     assert parsed["event"] == "message"
+    assert parsed["value"] == (number if math.isfinite(number) else str(number))
 
 
 def test_log_lines_carry_rising_numbers_and_arrive_in_order() -> None:
@@ -150,3 +154,35 @@ def test_log_lines_carry_rising_numbers_and_arrive_in_order() -> None:
         (2, "tick", 1),
         (3, "tick", 2),
     ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[" + b"[]," * 1_300_000 + b"[]]",
+        b"{" + b",".join(b'"%d":0' % number for number in range(150_001)) + b"}",
+        b'{"spec":{"inputs":[' + b"0," * 150_001 + b"0]}}",
+        b'{"spec":[' + b'{"a":{"b":0}},' * 76_000 + b"0]}",
+    ],
+)
+def test_a_small_body_cannot_become_many_objects_or_many_complaints(content: bytes) -> None:
+    """It would fill the coordinator's memory and stop its event loop for everybody."""
+    with pytest.raises(TooLarge):
+        loaded(content)
+
+
+def test_the_largest_fan_out_is_taken() -> None:
+    tasks = b",".join(b'{"lr":%d,"seed":1,"name":"x"}' % number for number in range(100_000))
+    assert len(loaded(b'{"spec":{"task_params":[' + tasks + b"]}}")["spec"]["task_params"]) == 10**5
+
+
+def loaded(content: bytes) -> Any:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    async def load() -> Any:
+        request = StrictRequest({"type": "http", "method": "POST", "headers": []}, receive)
+        await request.load()
+        return await request.json()
+
+    return asyncio.run(load())

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from flashruntime.errors import InvalidInput
 from flashruntime.protocol.jobs import JobSpec
@@ -115,3 +116,18 @@ def test_json_arguments_survive() -> None:
     argument = json.dumps({"a": {"b": 1}, "c": "{d}"})
     (payload,) = expand(spec("command", command=["t", argument]))
     assert payload.command == ["t", argument]
+
+
+@pytest.mark.parametrize("paths", [["a", "a"], ["a", "a/b"], ["a/b/c", "a"], ["a/b/c/d", "a/b"]])
+@pytest.mark.parametrize("kind", ["command", "hyperparameter_search"])
+def test_inputs_that_cannot_lie_in_one_directory_are_refused(kind: str, paths: list[str]) -> None:
+    inputs = [{"path": path, "key": "k", "sha256": "0" * 64} for path in paths]
+    with pytest.raises(ValidationError, match="input"):
+        spec(kind, command=["true"], inputs=inputs)
+
+
+def test_inputs_beside_one_another_are_fine() -> None:
+    paths = ["a", "ab/c", "ab/d", "abc"]
+    inputs = [{"path": path, "key": "k", "sha256": "0" * 64} for path in paths]
+    (payload,) = expand(spec("command", command=["true"], inputs=inputs))
+    assert [file.path for file in payload.inputs] == paths

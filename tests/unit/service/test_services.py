@@ -1,10 +1,14 @@
 """The services without HTTP, on a clock that the test moves."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from flashruntime.config import CoordinatorSettings
+from flashruntime.errors import InvalidInput
 from flashruntime.protocol.jobs import JobSpec
 from flashruntime.protocol.tasks import ClaimRequest, Lease
 from flashruntime.service.core import Core
@@ -27,14 +31,18 @@ SPEC = JobSpec.model_validate(
 )
 
 
-def play(root: Path, story: Callable[[Services, Core, ManualClock], Awaitable[None]]) -> None:
+def play(
+    root: Path,
+    story: Callable[[Services, Core, ManualClock], Awaitable[None]],
+    awake_s: Callable[[], float] = time.monotonic,
+) -> None:
     """Run `story` against a coordinator below `root`."""
 
     async def run() -> None:
         clock = ManualClock()
         core = Core(CoordinatorSettings(root / "ledger", root / "artifacts", 10_000_000), clock)
         await core.open()
-        sweeping = asyncio.create_task(Sweeper(core).run())
+        sweeping = asyncio.create_task(Sweeper(core, awake_s).run())
         try:
             await asyncio.wait_for(story(Services(core), core, clock), 10)
         finally:
@@ -64,6 +72,94 @@ def test_a_lease_that_lapses_wakes_a_waiting_claim(tmp_path: Path) -> None:
         assert first is not None
         assert second is not None
         assert (first.attempt_number, second.attempt_number) == (1, 2)
+
+    play(tmp_path, story)
+
+
+async def swept(services: Services) -> None:
+    """Return after two more sweeps, the second of which began after this call."""
+    sweep, seen = services.manager.sweep, asyncio.Event()
+    loop, count = asyncio.get_running_loop(), 0
+
+    def watched() -> int:
+        nonlocal count
+        count += 1
+        if count == 2:
+            loop.call_soon_threadsafe(seen.set)
+        return sweep()
+
+    services.manager.sweep = watched  # type: ignore[method-assign]
+    await seen.wait()
+    services.manager.sweep = sweep  # type: ignore[method-assign]
+
+
+def test_no_lease_lapses_for_the_time_in_which_the_coordinator_stood_still(tmp_path: Path) -> None:
+    """Stopped, or with a full disk, it could hear no holder: rule 2, as after a restart."""
+    clock_s = 0.0
+
+    async def story(services: Services, _core: Core, clock: ManualClock) -> None:
+        def stand_still() -> None:
+            nonlocal clock_s
+            clock_s += 31
+            clock.advance(31)
+
+        await services.jobs.submit(SPEC, None)
+        assert await claim(services, "n1") is not None
+        await services.ledger(stand_still)
+        await swept(services)
+        assert await claim(services, "n2") is None
+        clock.advance(29)
+        await swept(services)
+        assert await claim(services, "n2") is None
+        clock.advance(2)
+        await swept(services)
+        second = await claim(services, "n2")
+        assert second is not None
+        assert second.attempt_number == 2
+
+    play(tmp_path, story, lambda: clock_s)
+
+
+def test_sweeps_go_on_after_one_that_failed_unexpectedly(tmp_path: Path) -> None:
+    async def story(services: Services, _core: Core, clock: ManualClock) -> None:
+        await services.jobs.submit(SPEC, None)
+        assert await claim(services, "n1") is not None
+        sweep, broken = services.manager.sweep, asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def failing() -> int:
+            services.manager.sweep = sweep  # type: ignore[method-assign]
+            loop.call_soon_threadsafe(broken.set)
+            raise KeyError
+
+        services.manager.sweep = failing  # type: ignore[method-assign]
+        await broken.wait()
+        waiting = asyncio.create_task(claim(services, "n2", 60))
+        clock.advance(31)
+        assert await waiting is not None
+
+    play(tmp_path, story)
+
+
+def test_a_repeated_submission_gives_the_first_job_although_its_input_has_changed(
+    tmp_path: Path,
+) -> None:
+    """Rule 4: the answer may have been lost."""
+
+    async def story(services: Services, _core: Core, _clock: ManualClock) -> None:
+        async def content(text: bytes) -> AsyncIterator[bytes]:
+            yield text
+
+        first = await services.artifacts.put("in", content(b"1"), None, None)
+        raw = SPEC.model_dump(mode="json")
+        file = {"path": "in", "key": "in", "sha256": first.sha256}
+        raw["spec"]["workload"]["parameters"]["inputs"] = [file]
+        spec = JobSpec.model_validate(raw)
+        job = await services.jobs.submit(spec, "key")
+        await services.artifacts.put("in", content(b"2"), None, None)
+        assert (await services.jobs.submit(spec, "key")).job_id == job.job_id
+        with pytest.raises(InvalidInput, match="'in'"):
+            await services.jobs.submit(spec, "another key")
 
     play(tmp_path, story)
 

@@ -182,6 +182,31 @@ def test_c15_a_checkpoint_that_verifies_but_does_not_load_is_set_aside(start, tm
     assert [e["step"] for e in events if e["event"] == "resumed"] == [1, 1]
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
+    ],
+)
+def test_a_good_checkpoint_is_not_given_up_for_want_of_memory(start, tmp_path, monkeypatch, error):
+    import torch
+
+    def load(*_, **__):
+        raise error
+
+    session, (model, optimizer) = start(), network()
+    session.prepare(model, optimizer, None, {})
+    session.checkpoint(model, optimizer, {}, 1, None)
+    with monkeypatch.context() as poor:
+        poor.setattr(torch, "load", load)
+        with pytest.raises(MemoryError):
+            start().prepare(*network(), None, {})
+    again = start()
+    again.prepare(*network(), None, {})
+    assert again.start_step == 1
+
+
 def test_more_than_one_rank_is_refused_clearly(start, monkeypatch):
     from flashruntime.errors import InvalidInput
 

@@ -1,5 +1,6 @@
 """When a worker stops trying, and what it can be made to react to."""
 
+import os
 from itertools import islice
 from pathlib import Path
 from threading import Thread
@@ -16,7 +17,7 @@ from flashruntime.worker.control import (
     delays_s,
     until_answered,
 )
-from flashruntime.worker.workspace import WorkerHome
+from flashruntime.worker.workspace import WorkerHome, check_writable
 
 
 def test_only_the_first_request_sets_the_deadline() -> None:
@@ -90,3 +91,23 @@ def test_only_what_dead_workers_left_is_removed(tmp_path: Path) -> None:
     WorkerHome(tmp_path, "new").open()
     assert alive.workspace("lease-1").files.is_dir()
     assert not dead.workspace("lease-1").root.exists()
+
+
+def test_what_is_no_directory_of_a_worker_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "agents/other/lock").mkdir(parents=True)
+    (tmp_path / "agents/notes.txt").touch()
+    WorkerHome(tmp_path, "new").open()
+    assert (tmp_path / "agents/notes.txt").exists()
+    assert (tmp_path / "agents/other/lock").exists()
+
+
+def test_a_directory_that_cannot_be_locked_is_named(tmp_path: Path) -> None:
+    (tmp_path / "agents/name/lock").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"FLASHML_WORK_DIR.*agents/name"):
+        WorkerHome(tmp_path, "name").open()
+
+
+def test_workers_of_one_process_id_in_several_containers_share_a_volume(tmp_path: Path) -> None:
+    """The probe of one must not take away that of another."""
+    (tmp_path / f".writable-{os.getpid()}").mkdir()
+    check_writable(tmp_path, "FLASHML_CHECKPOINT_ROOT")

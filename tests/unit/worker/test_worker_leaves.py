@@ -1,5 +1,7 @@
 """A lease that arrives while the worker is leaving goes back."""
 
+import errno
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import cast
 from flashruntime.config import WorkerSettings
 from flashruntime.errors import CoordinatorUnreachable
 from flashruntime.launch.local import LocalLauncher
+from flashruntime.launch.spec import LaunchSpec, Process
 from flashruntime.protocol.failures import Decision, EndedBy, FailureClass, RecoveryAction
 from flashruntime.protocol.nodes import NodeRegistered, NodeRegistration
 from flashruntime.protocol.tasks import (
@@ -19,6 +22,7 @@ from flashruntime.protocol.tasks import (
     TaskPayload,
     TaskState,
 )
+from flashruntime.recovery import classify
 from flashruntime.worker.agent import Agent
 from flashruntime.worker.control import StopRequest
 from flashruntime.worker.ports import Coordinator, Tools
@@ -120,3 +124,31 @@ def test_a_claim_whose_answer_was_lost_is_repeated_under_the_same_id(tmp_path: P
     agent_of(tmp_path, stop, client).run()
     assert len(client.claim_ids) == 3
     assert len(set(client.claim_ids)) == 1
+
+
+class NoRoom:
+    """Cannot start anything: the disk is full."""
+
+    def launch(self, spec: LaunchSpec, on_end: Callable[[], None]) -> Process:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_of_the_worker_is_reported_as_what_it_is(tmp_path: Path) -> None:
+    stop = StopRequest(5.0)
+
+    class Once(Coordinated):
+        def claim(self, request: ClaimRequest) -> Lease:
+            return LEASE
+
+        def fail(self, lease_id: str, request: FailRequest) -> FailAnswer:
+            stop.request()
+            return super().fail(lease_id, request)
+
+    client = Once(stop)
+    settings = WorkerSettings("http://x", tmp_path / "ckpt", tmp_path / "work", "n")
+    coordinator = cast(Coordinator, client)
+    tools = Tools(coordinator, lambda _: nullcontext(coordinator), NoRoom())
+    Agent(settings, tools, stop, {}).run()
+    ((_, request),) = client.failed
+    assert request.evidence is not None
+    assert classify(request.evidence)[0] is FailureClass.RESOURCE_EXHAUSTED
