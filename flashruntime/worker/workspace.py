@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flashruntime.errors import ConfigError
+from flashruntime.launch.outputs import Places
 from flashruntime.protocol.base import check_key
 from flashruntime.worker import events
 
@@ -28,6 +29,11 @@ class Workspace:
     def output(self) -> Path:
         """FLASHML_OUTPUT_DIR."""
         return self.root / "output"
+
+    @property
+    def places(self) -> Places:
+        """Where the process leaves files."""
+        return Places(self.output, self.files)
 
     @property
     def log(self) -> Path:

@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flashruntime.launch.diagnose import read_error_file
-from flashruntime.protocol.base import strict_dumps
-from flashruntime.worker.progress import (
+from flashruntime.launch.progress import (
     MAX_METRICS_BYTES,
     Progress,
     log_tail,
     parse_metrics,
     read_progress,
 )
+from flashruntime.protocol.base import strict_dumps
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
