@@ -9,25 +9,11 @@ from pathlib import Path
 
 from flashruntime.client import CoordinatorClient
 from flashruntime.errors import InvalidInput
+from flashruntime.launch.source import SKIPPED
 from flashruntime.protocol.base import check_key
 from flashruntime.protocol.jobs import InputFile
 
 MAX_FILES = 10_000
-SKIPPED = frozenset(
-    {
-        ".git",
-        ".hg",
-        ".svn",
-        ".venv",
-        ".mypy_cache",
-        ".pytest_cache",
-        ".ruff_cache",
-        "__pycache__",
-        "node_modules",
-        "flashruntime-data",
-        "chaos-runs",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)

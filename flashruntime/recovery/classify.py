@@ -87,6 +87,11 @@ def _lease_lost(evidence: Evidence) -> Finding:
     return FailureClass.NODE_LOSS, f"the worker lost its lease: {text}"
 
 
+def _hung(evidence: Evidence) -> Finding:
+    text = _quoted(evidence.message, "no sign of progress")
+    return FailureClass.UNKNOWN, f"the process hung: {text}"
+
+
 def _worker_error(evidence: Evidence) -> Finding:
     error = raised(evidence)
     finding = None if error is None else _environment(error)
@@ -160,6 +165,7 @@ _RULES: dict[EndedBy, Callable[[Evidence], Finding]] = {
     EndedBy.BAD_INPUTS: _bad_inputs,
     EndedBy.STOPPED: _stopped,
     EndedBy.LEASE_LOST: _lease_lost,
+    EndedBy.HUNG: _hung,
     EndedBy.WORKER_ERROR: _worker_error,
     EndedBy.SIGNAL: _signal,
     EndedBy.EXIT: _exit,

@@ -3,13 +3,13 @@
 from itertools import product
 
 from flashruntime.errors import InvalidInput
+from flashruntime.protocol.argv import substitute
 from flashruntime.protocol.jobs import (
     CommandParameters,
     JobSpec,
     Params,
     SearchParameters,
 )
-from flashruntime.protocol.placeholders import substitute
 from flashruntime.protocol.tasks import TaskPayload
 
 MAX_EXPANDED_BYTES = 512 * 1024 * 1024

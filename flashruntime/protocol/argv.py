@@ -1,6 +1,7 @@
-"""Placeholders in the arguments of a command. Pure."""
+"""From a command line to an argv, and from placeholders to values. Pure."""
 
 import re
+import shlex
 from collections.abc import Iterable
 
 from pydantic import JsonValue
@@ -8,6 +9,25 @@ from pydantic import JsonValue
 from flashruntime.errors import InvalidInput
 from flashruntime.protocol.base import strict_dumps
 from flashruntime.protocol.jobs import Params
+
+
+def split(command: str) -> list[str]:
+    """Return the argv of a command line as a POSIX shell would split it.
+
+    Raises InvalidInput if splitting would drop a backslash, or if nothing is left to run.
+    """
+    try:
+        argv = shlex.split(command)
+    except ValueError as error:
+        raise InvalidInput(f"the command {command!r} cannot be split: {error}") from error
+    if sum(word.count("\\") for word in argv) != command.count("\\"):
+        raise InvalidInput(
+            f"a backslash in {command!r} would disappear when it is split; put the word in single "
+            "quotes, or give the words as a list (on a command line: one by one, after --)"
+        )
+    if not argv or not argv[0].strip():
+        raise InvalidInput("the command is empty; name what to run, e.g. 'python train.py'")
+    return argv
 
 
 def substitute(command: Iterable[str], params: Params) -> list[str]:
