@@ -6,12 +6,15 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flashruntime.client import CoordinatorClient
 from flashruntime.errors import InvalidInput
 from flashruntime.launch.source import SKIPPED
 from flashruntime.protocol.base import check_key
 from flashruntime.protocol.jobs import InputFile
+
+if TYPE_CHECKING:
+    from flashruntime.client import CoordinatorClient
 
 MAX_FILES = 10_000
 
@@ -45,7 +48,7 @@ def scan(root: Path) -> list[SourceFile]:
     return found
 
 
-def upload(client: CoordinatorClient, files: list[SourceFile]) -> list[InputFile]:
+def upload(client: "CoordinatorClient", files: list[SourceFile]) -> list[InputFile]:
     """Upload the files, each content once."""
     inputs: list[InputFile] = []
     sent: set[str] = set()
