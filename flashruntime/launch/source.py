@@ -12,6 +12,7 @@ from flashruntime.errors import InvalidInput
 
 MAX_FILES = 20_000
 MAX_BYTES = 2 * 1024**3
+RUN_FILES = (".lock", "run.json", "journal.jsonl")
 # fmt: off
 SKIPPED = frozenset({
     ".git", ".hg", ".svn", ".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", "__pycache__",
@@ -55,7 +56,11 @@ class Tree:
             kept = [name for name in names if self._wants(here / name)]
             links = [name for name in kept if (here / name).is_symlink()]
             names[:] = [
-                name for name in kept if name not in links and (here / name).resolve() not in own
+                name
+                for name in kept
+                if name not in links
+                and (here / name).resolve() not in own
+                and not _is_run(here / name)
             ]
             for name in names:
                 (to / here.relative_to(self.root) / name).mkdir()
@@ -77,6 +82,11 @@ class Tree:
             target.symlink_to(link if inside else led)
         elif stat.S_ISREG(place.stat().st_mode):
             shutil.copy2(place, target)
+
+
+def _is_run(place: Path) -> bool:
+    """Whether this is the output directory of a run, which is no part of any source."""
+    return all((place / name).exists() for name in RUN_FILES)
 
 
 def _refuse(error: OSError) -> None:

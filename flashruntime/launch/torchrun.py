@@ -9,6 +9,7 @@ from flashruntime.errors import InvalidInput
 from flashruntime.launch.diagnose import MAX_ERROR_FILE_BYTES
 from flashruntime.launch.files import open_regular
 
+WRAPPER = "ChildFailedError"
 ERROR_FILE_VARIABLE = "TORCHELASTIC_ERROR_FILE"
 
 

@@ -121,7 +121,8 @@ def _exit(evidence: Evidence) -> Finding:
         return _exception(error)
     if code in {126, 127}:
         what = "found but is not executable" if code == 126 else "not found"
-        return FailureClass.APPLICATION_ERROR, f"a command was {what} (exit code {code})"
+        text = _quoted(evidence.message, f"a command was {what}")
+        return FailureClass.APPLICATION_ERROR, f"{text} (exit code {code})"
     return FailureClass.UNKNOWN, f"exit code {code}, no error reported by the process"
 
 

@@ -143,13 +143,18 @@ def conclude(plan: Plan, attempt: Attempt, evidence: Evidence) -> Result | Evide
             return Result(metrics or {}, collected.found, warnings)
         text = "; ".join(collected.problems)
         evidence = Evidence(ended_by=EndedBy.MISSING_OUTPUTS, exit_code=0, message=text)
-    if plan.workload.is_torchrun and evidence.error_type is None and evidence.exit_code:
-        kind, text_or_none = torchrun.read_torchrun_error(directory.private("torchrun-error.json"))
-        evidence = evidence.model_copy(
-            update={"error_type": kind, "message": text_or_none or evidence.message}
-        )
+    if plan.workload.is_torchrun and evidence.error_type in {None, torchrun.WRAPPER}:
+        kind, said = torchrun.read_torchrun_error(directory.private("torchrun-error.json"))
+        if said is not None:
+            evidence = evidence.model_copy(update={"error_type": kind, "message": said})
     known = {"step": directory.progress.step, "log_tail": log_tail(directory.log)}
     return evidence.model_copy(update=known)
+
+
+def leftovers(plan: Plan, attempt: Attempt) -> Mapping[str, Path]:
+    """Return the declared outputs that a failed attempt has written nevertheless."""
+    names = plan.workload.outputs.files
+    return outputs.collect(names, attempt.directory.places, attempt.placed).found
 
 
 def not_started(error: Exception) -> Evidence:

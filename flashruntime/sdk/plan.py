@@ -4,10 +4,11 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flashruntime.launch.source import Tree
+from flashruntime.launch.source import RUN_FILES, Tree
 from flashruntime.sdk.workload import CommandWorkload
 
 SNAPSHOT_PREFIX = ".source-"
+OWN_NAMES = ("local", "local-[0-9]*", ".control", ".run.json.tmp", f"{SNAPSHOT_PREFIX}*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,10 @@ class Plan:
         """The source for the next attempt: a snapshot, where there may be several attempts."""
         if not self._taken:
             source = self.workload.source
-            tree = Tree(source.path.absolute(), source.exclude, (self.output_dir,))
+            root, left_out = source.path.absolute(), source.exclude
+            if root.resolve() == self.output_dir.resolve():
+                left_out = (*left_out, *RUN_FILES, *OWN_NAMES)
+            tree = Tree(root, left_out, (self.output_dir,))
             if len(self.workload.tasks) > 1 or self.limits.max_restarts:
                 tree.copy(self._snapshot)
                 tree = Tree(self._snapshot)

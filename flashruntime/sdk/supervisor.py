@@ -14,7 +14,15 @@ from flashruntime.protocol.events import EventType
 from flashruntime.protocol.failures import EndedBy, Evidence, RecoveryAction
 from flashruntime.protocol.jobs import JobState
 from flashruntime.recovery import POLICY_VERSION
-from flashruntime.sdk.attempt import Attempt, Result, conclude, launch_spec, not_started, prepare
+from flashruntime.sdk.attempt import (
+    Attempt,
+    Result,
+    conclude,
+    launch_spec,
+    leftovers,
+    not_started,
+    prepare,
+)
 from flashruntime.sdk.decide import decide_task, failure_mark, tell
 from flashruntime.sdk.home import TaskHome
 from flashruntime.sdk.journal import AttemptRecord
@@ -185,7 +193,10 @@ class Supervisor:
         )
         if isinstance(result, Result):
             self._succeeded(task, attempt, result)
-        elif self._stopping is not None:
+            return
+        files = leftovers(self._plan, attempt)
+        self._record.collected(task.index, attempt.attempt_id, files, ok=False)
+        if self._stopping is not None:
             self._closed(task, attempt.attempt_id, JobState.CANCELLED, self._stopping[1])
         else:
             self._failed(task, attempt.attempt_id, result)

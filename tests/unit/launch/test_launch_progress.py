@@ -95,7 +95,7 @@ def test_a_step_is_a_whole_number_or_unknown(tmp_path: Path, value: object) -> N
 
 def test_steps_are_read_and_a_missing_file_is_no_progress(tmp_path: Path) -> None:
     path = write(tmp_path, '{"step": 40, "resumed_from": null, "checkpoint_step": 40}')
-    assert read_progress(path) == Progress(step=40)
+    assert read_progress(path) == Progress(step=40, checkpoint_step=40)
     assert read_progress(tmp_path / "none") == Progress()
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashruntime.errors import InvalidInput
-from flashruntime.protocol.jobs import JobSpec
 from flashruntime.protocol.argv import substitute
+from flashruntime.protocol.jobs import JobSpec
 from flashruntime.service.expand import expand
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
