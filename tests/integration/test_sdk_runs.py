@@ -295,12 +295,19 @@ def test_a_driver_that_dies_ends_the_run_and_its_processes(
         raise RuntimeError("bug")
 
     monkeypatch.setattr(supervisor, "conclude", broken)
+    go = fifo_at(bench.source.parent / "go")
     run = bench.run(
-        "import os, sys; sys.argv[1] == '0' or (exec(sys.argv[2]))", "{i}",
-        f"import os, time; open({str(ready)!r}, 'w').write(str(os.getpid())); time.sleep(600)",
-        task_params=[{"i": 1}, {"i": 0}], options={"wait": False, "parallel": 2},
+        """
+        import os, sys, time
+        if sys.argv[1] == "0":
+            open(sys.argv[3]).read(); sys.exit()
+        open(sys.argv[2], "w").write(str(os.getpid())); time.sleep(600)
+        """,
+        "{i}", str(ready), str(go),
+        task_params=[{"i": 0}, {"i": 1}], options={"wait": False, "parallel": 2},
     )  # fmt: skip
     pid = begun(ready)
+    go.write_text("")
     assert run.wait(PATIENCE_S) is FAILED
     assert run.reason == "the driver failed: RuntimeError: bug"
     await_gone(pid)

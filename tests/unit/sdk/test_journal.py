@@ -1,7 +1,6 @@
 """A run on disk: what an event costs, and what survives."""
 
 import json
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -101,7 +100,7 @@ def test_run_json_is_read_back_and_anything_else_is_not(tmp_path: Path) -> None:
     found = read_run(tmp_path)
     assert found is not None
     assert (found.reason, found.contract) == ("why", "viewer_v1")
-    assert os.listdir(tmp_path) == ["run.json"]
+    assert list(tmp_path.iterdir()) == [tmp_path / "run.json"]
     (tmp_path / "run.json").write_text("[]")
     assert read_run(tmp_path) is None
     assert read_run(tmp_path / "nothing") is None

@@ -79,7 +79,7 @@ def test_a_field_that_breaks_a_rule_is_named(field: dict[str, Any]) -> None:
     command = [*COMMAND, "{lr}"] if field.get("task_params") else COMMAND
     if field.get("task_params") == [{"lr": 1}]:
         command = COMMAND
-    with pytest.raises(InvalidInput, match="lr|env|mode|no_progress_s|task_params"):
+    with pytest.raises(InvalidInput, match=r"lr|env|mode|no_progress_s|task_params"):
         flash.CommandWorkload(command, **field)
 
 
