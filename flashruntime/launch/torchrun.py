@@ -10,6 +10,7 @@ from flashruntime.launch.diagnose import MAX_ERROR_FILE_BYTES
 from flashruntime.launch.files import open_regular
 
 WRAPPER = "ChildFailedError"
+_MAIN = Path(__file__).with_name("torchrun_main.py")
 ERROR_FILE_VARIABLE = "TORCHELASTIC_ERROR_FILE"
 
 
@@ -31,7 +32,7 @@ def torchrun_argv(command: Sequence[str], processes: int, nodes: int = 1) -> tup
             "give the script as the first word after python"
         )
     return (
-        python, "-m", "torch.distributed.run", "--standalone", "--nnodes=1",
+        python, str(_MAIN), "--standalone", "--nnodes=1",
         f"--nproc-per-node={processes}", "--max-restarts=0", *words,
     )  # fmt: skip
 

@@ -18,8 +18,9 @@ def _names(text: str) -> frozenset[str]:
 
 
 _USER_ERRORS = _names("""
-    ArithmeticError AssertionError AttributeError FileExistsError FileNotFoundError
-    FloatingPointError ImportError IndentationError IndexError IsADirectoryError KeyError
+    ArithmeticError AssertionError AttributeError ConfigError FileExistsError
+    FileNotFoundError FloatingPointError ImportError IndentationError IndexError InvalidInput
+    IsADirectoryError KeyError
     LookupError ModuleNotFoundError NameError NotADirectoryError NotImplementedError
     OverflowError PermissionError RecursionError SyntaxError TabError TypeError
     UnboundLocalError ValueError ZeroDivisionError

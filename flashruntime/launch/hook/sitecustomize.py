@@ -52,7 +52,7 @@ def _write(
             "{" + ", ".join(f"{quoted(name)}: {quoted(text)}" for name, text in fields.items())
         )
         file.write("}")
-    if os.getsid(0) == os.getpid() and kind.__name__ not in _WRAPPERS:
+    if os.environ.get("FLASHML_MAIN_PID") == str(os.getpid()) and kind.__name__ not in _WRAPPERS:
         os.replace(part, path)
         return
     try:

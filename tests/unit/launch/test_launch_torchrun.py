@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from flashruntime.errors import InvalidInput
+from flashruntime.launch import torchrun
 from flashruntime.launch.torchrun import read_torchrun_error, torchrun_argv
 
-FLAGS = ("-m", "torch.distributed.run", "--standalone", "--nnodes=1", "--nproc-per-node=2",
-         "--max-restarts=0")  # fmt: skip
+MAIN = str(Path(torchrun.__file__).with_name("torchrun_main.py"))
+FLAGS = (MAIN, "--standalone", "--nnodes=1", "--nproc-per-node=2", "--max-restarts=0")
 
 
 @pytest.mark.parametrize(
