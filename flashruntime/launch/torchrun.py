@@ -32,7 +32,7 @@ def torchrun_argv(command: Sequence[str], processes: int, nodes: int = 1) -> tup
             "give the script as the first word after python"
         )
     return (
-        python, str(_MAIN), "--standalone", "--nnodes=1",
+        python, str(_MAIN), "--standalone", "--nnodes=1", "--local-addr=127.0.0.1",
         f"--nproc-per-node={processes}", "--max-restarts=0", *words,
     )  # fmt: skip
 

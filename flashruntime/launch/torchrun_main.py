@@ -19,7 +19,7 @@ def _choose_store() -> None:
         store("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=True)
     except RuntimeError as error:
         if "libuv" in str(error):
-            os.environ["USE_LIBUV"] = "0"
+            os.environ |= {"USE_LIBUV": "0", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
             setattr(distributed, "TCPStore", functools.partial(store, use_libuv=False))  # noqa: B010 (a module)
 
 

@@ -11,7 +11,8 @@ from flashruntime.launch import torchrun
 from flashruntime.launch.torchrun import read_torchrun_error, torchrun_argv
 
 MAIN = str(Path(torchrun.__file__).with_name("torchrun_main.py"))
-FLAGS = (MAIN, "--standalone", "--nnodes=1", "--nproc-per-node=2", "--max-restarts=0")
+FLAGS = (MAIN, "--standalone", "--nnodes=1", "--local-addr=127.0.0.1", "--nproc-per-node=2")
+FLAGS += ("--max-restarts=0",)
 
 
 @pytest.mark.parametrize(
