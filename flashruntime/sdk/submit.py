@@ -3,7 +3,6 @@
 import atexit
 import math
 import tempfile
-import weakref
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ from flashruntime.sdk.workload import CommandWorkload
 MAX_RESTARTS = 1_000
 MAX_PARALLEL = 4_096
 EXIT_WAIT_S = 15.0
-_LIVE: "weakref.WeakSet[Run]" = weakref.WeakSet()
+_LIVE: "set[_Drive]" = set()
 
 
 def submit(  # noqa: PLR0917 (a public signature)
@@ -103,15 +102,16 @@ def _start(plan: Plan, watch: bool | None) -> Run:
             record.listeners.append(listener)
         home.listen(supervisor.cancel)
         drive = _Drive(supervisor, home, ended)
-        Thread(target=drive, name=f"drive-{plan.job_id}", daemon=True).start()
+        driver = Thread(target=drive, name=f"drive-{plan.job_id}", daemon=True)
+        _LIVE.add(drive)
+        driver.start()
     except BaseException:
         home.close()
         raise
-    _LIVE.add(run)
     return run
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Drive:
     """Drives a run in a thread; whatever happens, the run has ended afterwards."""
 
@@ -126,6 +126,7 @@ class _Drive:
                 self.home.close()
         finally:
             self.ended.set()
+            _LIVE.discard(self)
 
 
 def _history(output_dir: Path) -> list[Earlier]:
@@ -150,8 +151,8 @@ def _history(output_dir: Path) -> list[Earlier]:
 @atexit.register
 def _end_live_runs() -> None:
     """End the runs that nobody waited for, so that they leave a record and no process."""
-    live = [run for run in list(_LIVE) if not run.state.terminal]
-    for run in live:
-        run.cancel(timeout=0)
-    for run in live:
-        run.wait(EXIT_WAIT_S)
+    live = list(_LIVE)
+    for drive in live:
+        drive.supervisor.cancel("the submitting process ended")
+    for drive in live:
+        drive.ended.wait(EXIT_WAIT_S)
