@@ -1,13 +1,13 @@
 """From the words of a command line to a JobSpec."""
 
 import json
-import shlex
 from argparse import Namespace
 from pathlib import Path, PurePath
 
 from pydantic import ValidationError
 
 from flashruntime.errors import InvalidInput
+from flashruntime.protocol import argv
 from flashruntime.protocol.jobs import (
     CommandParameters,
     CommandWorkload,
@@ -26,23 +26,11 @@ def split(words: list[str]) -> list[str]:
 
     Raises InvalidInput if splitting would drop a backslash, or if nothing is left to run.
     """
-    argv = _split_one(words[0]) if len(words) == 1 else words
-    if not argv or not argv[0].strip():
+    if len(words) == 1:
+        return argv.split(words[0])
+    if not words or not words[0].strip():
         raise InvalidInput("the command is empty; name what to run, e.g. 'python train.py'")
-    return argv
-
-
-def _split_one(text: str) -> list[str]:
-    try:
-        argv = shlex.split(text)
-    except ValueError as error:
-        raise InvalidInput(f"the command {text!r} cannot be split: {error}") from error
-    if sum(word.count("\\") for word in argv) != text.count("\\"):
-        raise InvalidInput(
-            f"a backslash in {text!r} would disappear when it is split; put the word in single "
-            "quotes, or give the words one by one: flashruntime submit [OPTIONS] -- WORD WORD ..."
-        )
-    return argv
+    return words
 
 
 def pairs(options: list[str], name: str) -> dict[str, str]:
@@ -79,13 +67,13 @@ def task_params(args: Namespace) -> list[Params] | None:
     return found
 
 
-def job_spec(args: Namespace, argv: list[str], inputs: list[InputFile]) -> JobSpec:
+def job_spec(args: Namespace, command: list[str], inputs: list[InputFile]) -> JobSpec:
     """Return the JobSpec of a submission; InvalidInput names the field that breaks a rule."""
     required = list(dict.fromkeys(args.output))
     optional = [path for path in Outputs().optional if path not in required]
     try:
         parameters = CommandParameters(
-            command=argv,
+            command=command,
             env=pairs(args.env, "--env"),
             inputs=inputs,
             task_params=task_params(args),
@@ -95,7 +83,7 @@ def job_spec(args: Namespace, argv: list[str], inputs: list[InputFile]) -> JobSp
         return JobSpec(
             apiVersion="flashml.dev/v1alpha1",
             kind="Job",
-            metadata=JobMetadata(name=args.name or PurePath(argv[0]).name or argv[0]),
+            metadata=JobMetadata(name=args.name or PurePath(command[0]).name or command[0]),
             spec=JobSection(
                 workload=CommandWorkload(type="command", parameters=parameters),
                 retryPolicy=RetryPolicy(maxTaskAttempts=args.max_restarts + 1),

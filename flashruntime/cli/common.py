@@ -3,10 +3,16 @@
 import os
 import unicodedata
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flashruntime import config
-from flashruntime.client import CoordinatorClient
+from flashruntime.sdk.journal import RUN_NAME
 
+if TYPE_CHECKING:
+    from flashruntime.client import CoordinatorClient
+
+JOB_HELP = "a job id, or the output directory of a local run"
 URL_VARIABLE = "FLASHML_COORDINATOR_URL"
 
 
@@ -19,9 +25,22 @@ def add_coordinator(parser: ArgumentParser) -> None:
     )
 
 
-def connect(args: Namespace, parser: ArgumentParser) -> CoordinatorClient:
+def url_of(args: Namespace) -> str | None:
+    """Return the address of the coordinator that was named, None if none was."""
+    return args.coordinator or os.environ.get(URL_VARIABLE) or None
+
+
+def local_run(args: Namespace) -> Path | None:
+    """Return the output directory that was given in place of a job id, None if it is none."""
+    place = Path(args.job)
+    return place if args.coordinator is None and (place / RUN_NAME).is_file() else None
+
+
+def connect(args: Namespace, parser: ArgumentParser) -> "CoordinatorClient":
     """Return a client of the coordinator that was named; exit with 2 if none was."""
-    url = args.coordinator or os.environ.get(URL_VARIABLE)
+    from flashruntime.client import CoordinatorClient  # noqa: PLC0415 (needs the extra `client`)
+
+    url = url_of(args)
     if not url:
         parser.error(
             f"name a coordinator with --coordinator URL or ${URL_VARIABLE}, e.g. "

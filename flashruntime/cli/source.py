@@ -6,28 +6,17 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flashruntime.client import CoordinatorClient
 from flashruntime.errors import InvalidInput
+from flashruntime.launch.source import SKIPPED
 from flashruntime.protocol.base import check_key
 from flashruntime.protocol.jobs import InputFile
 
+if TYPE_CHECKING:
+    from flashruntime.client import CoordinatorClient
+
 MAX_FILES = 10_000
-SKIPPED = frozenset(
-    {
-        ".git",
-        ".hg",
-        ".svn",
-        ".venv",
-        ".mypy_cache",
-        ".pytest_cache",
-        ".ruff_cache",
-        "__pycache__",
-        "node_modules",
-        "flashruntime-data",
-        "chaos-runs",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +48,7 @@ def scan(root: Path) -> list[SourceFile]:
     return found
 
 
-def upload(client: CoordinatorClient, files: list[SourceFile]) -> list[InputFile]:
+def upload(client: "CoordinatorClient", files: list[SourceFile]) -> list[InputFile]:
     """Upload the files, each content once."""
     inputs: list[InputFile] = []
     sent: set[str] = set()
@@ -74,7 +63,7 @@ def upload(client: CoordinatorClient, files: list[SourceFile]) -> list[InputFile
     return inputs
 
 
-def _send(client: CoordinatorClient, place: Path, sent: set[str]) -> str:
+def _send(client: "CoordinatorClient", place: Path, sent: set[str]) -> str:
     """Upload a file unless its content is among `sent`; return its digest."""
     with place.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()

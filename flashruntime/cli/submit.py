@@ -1,18 +1,21 @@
 """Submit a command as a job. One word is split as a POSIX shell would do it, but no shell runs it;
 give several words after `--` to have them taken as they are. `{name}` in an argument is replaced
-by the parameter of that name."""
+by the parameter of that name. Without a coordinator it runs on this machine, to its end."""
 
 import os
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from flashruntime.cli import source, watch
+from flashruntime.cli import local, source, watch
 from flashruntime.cli.command import job_spec, split
-from flashruntime.cli.common import add_coordinator, connect, size_text
-from flashruntime.client import CoordinatorClient
+from flashruntime.cli.common import add_coordinator, connect, size_text, url_of
 from flashruntime.protocol.jobs import DEFAULT_LEASE_S, InputFile
+
+if TYPE_CHECKING:
+    from flashruntime.client import CoordinatorClient
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -42,11 +45,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--task-params", metavar="FILE", help="JSON list of objects: one task for each")
     add("--lease-seconds", type=float, default=DEFAULT_LEASE_S, metavar="S", help="default: 30")
     add("--watch", action="store_true", help="follow the job and exit with 0 if it succeeds")
+    local.add_arguments(parser)
 
 
 def run(args: Namespace, parser: ArgumentParser) -> int:
     """Submit, print the job id, and with --watch follow it; 1 if it does not succeed."""
     argv = split(args.command)
+    if args.output_dir is not None or url_of(args) is None:
+        return local.run(args, argv, parser)
     draft = job_spec(args, argv, [])
     with connect(args, parser) as client:
         inputs = _upload(client, args.source) if args.source else []
@@ -60,7 +66,7 @@ def run(args: Namespace, parser: ArgumentParser) -> int:
         return watch.follow(client, job.job_id)
 
 
-def _upload(client: CoordinatorClient, root: Path) -> list[InputFile]:
+def _upload(client: "CoordinatorClient", root: Path) -> list[InputFile]:
     files = source.scan(root)
     total = sum(file.size_bytes for file in files)
     print(f"uploading {len(files)} files, {size_text(total)}, from {root}", file=sys.stderr)

@@ -3,13 +3,16 @@
 import sys
 import time
 from threading import Event as Waiter
+from typing import TYPE_CHECKING
 
 from flashruntime.cli.common import plain
 from flashruntime.cli.status import job_text, tasks_text
-from flashruntime.client import CoordinatorClient
 from flashruntime.errors import CoordinatorUnreachable
 from flashruntime.protocol.events import Event, EventType
 from flashruntime.protocol.jobs import JobRecord, JobState
+
+if TYPE_CHECKING:
+    from flashruntime.client import CoordinatorClient
 
 POLL_S = 0.5
 PATIENCE_S = 120.0
@@ -17,7 +20,7 @@ FAILED_LOG_LINES = 40
 _QUIET = {EventType.TASK_CREATED, EventType.JOB_ACCEPTED}
 
 
-def follow(client: CoordinatorClient, job_id: str) -> int:
+def follow(client: "CoordinatorClient", job_id: str) -> int:
     """Print what happens to a job until it has ended; return 0 if it succeeded.
 
     A coordinator that cannot be reached is asked again for two minutes.
@@ -47,7 +50,7 @@ def follow(client: CoordinatorClient, job_id: str) -> int:
             waiter.wait(POLL_S)
 
 
-def _result(client: CoordinatorClient, job: JobRecord) -> int:
+def _result(client: "CoordinatorClient", job: JobRecord) -> int:
     print(job_text(job))
     print(tasks_text(client.tasks(job.job_id)))
     if job.state is not JobState.SUCCEEDED:

@@ -179,7 +179,8 @@ def _become(request: dict[str, Any], keeper: int) -> NoReturn:
     os.chdir(request["cwd"])
     for number in _RESTORED:
         signal.signal(number, signal.SIG_DFL)
-    os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606 (an argv, never a shell)
+    env = {**request["env"], "FLASHML_MAIN_PID": str(os.getpid())}
+    os.execvpe(request["argv"][0], request["argv"], env)  # noqa: S606 (an argv, never a shell)
 
 
 def _say(message: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from threading import Event, Lock, Thread
 from typing import Any
 
-from flashruntime.launch import keeper
+from flashruntime.launch import keeper, stacks
 from flashruntime.launch.diagnose import explain_exit, explain_spawn_error, read_error_file
 from flashruntime.launch.environment import is_inherited
 from flashruntime.launch.spec import LaunchSpec
@@ -66,6 +66,10 @@ class LocalProcess:
     def stop(self, grace_s: float) -> None:
         """Send SIGTERM; after `grace_s` the whole tree is killed. The nearest deadline counts."""
         self._tell(f"stop {max(0.0, grace_s):.3f}")
+
+    def dump_stacks(self) -> int:
+        """Ask each Python of the tree that listens to print its stacks; return how many were."""
+        return stacks.dump(keeper.descendants(self._keeper.pid))
 
     def wait(self, timeout_s: float | None = None) -> Evidence | None:
         """Return how it ended, or None if it has not within `timeout_s`."""

@@ -29,6 +29,10 @@ class Process(Protocol):
         """Ask it to end; after `grace_s` the whole tree is killed. The nearest deadline counts."""
         ...
 
+    def dump_stacks(self) -> int:
+        """Ask each Python of the tree that listens to print its stacks; return how many were."""
+        ...
+
     def wait(self, timeout_s: float | None = None) -> Evidence | None:
         """Return how it ended, or None if it has not within `timeout_s`."""
         ...

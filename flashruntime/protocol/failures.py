@@ -48,12 +48,14 @@ class EndedBy(StrEnum):
     BAD_INPUTS = "bad_inputs"
     WORKER_ERROR = "worker_error"
     LEASE_LOST = "lease_lost"
+    HUNG = "hung"
 
 
 class Evidence(OpenModel):
     """What the launcher or worker knows of the end of an attempt.
 
     `stopped` means that the worker itself ended the attempt (a preemption notice, a shutdown).
+    `hung` means that the launcher ended it because it had shown no sign of progress.
     `error_type` and `message` come from the process's own error file, else stay None.
     """
 

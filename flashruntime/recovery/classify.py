@@ -18,8 +18,9 @@ def _names(text: str) -> frozenset[str]:
 
 
 _USER_ERRORS = _names("""
-    ArithmeticError AssertionError AttributeError FileExistsError FileNotFoundError
-    FloatingPointError ImportError IndentationError IndexError IsADirectoryError KeyError
+    ArithmeticError AssertionError AttributeError ConfigError FileExistsError
+    FileNotFoundError FloatingPointError ImportError IndentationError IndexError InvalidInput
+    IsADirectoryError KeyError
     LookupError ModuleNotFoundError NameError NotADirectoryError NotImplementedError
     OverflowError PermissionError RecursionError SyntaxError TabError TypeError
     UnboundLocalError ValueError ZeroDivisionError
@@ -87,6 +88,11 @@ def _lease_lost(evidence: Evidence) -> Finding:
     return FailureClass.NODE_LOSS, f"the worker lost its lease: {text}"
 
 
+def _hung(evidence: Evidence) -> Finding:
+    text = _quoted(evidence.message, "no sign of progress")
+    return FailureClass.UNKNOWN, f"the process hung: {text}"
+
+
 def _worker_error(evidence: Evidence) -> Finding:
     error = raised(evidence)
     finding = None if error is None else _environment(error)
@@ -116,7 +122,8 @@ def _exit(evidence: Evidence) -> Finding:
         return _exception(error)
     if code in {126, 127}:
         what = "found but is not executable" if code == 126 else "not found"
-        return FailureClass.APPLICATION_ERROR, f"a command was {what} (exit code {code})"
+        text = _quoted(evidence.message, f"a command was {what}")
+        return FailureClass.APPLICATION_ERROR, f"{text} (exit code {code})"
     return FailureClass.UNKNOWN, f"exit code {code}, no error reported by the process"
 
 
@@ -160,6 +167,7 @@ _RULES: dict[EndedBy, Callable[[Evidence], Finding]] = {
     EndedBy.BAD_INPUTS: _bad_inputs,
     EndedBy.STOPPED: _stopped,
     EndedBy.LEASE_LOST: _lease_lost,
+    EndedBy.HUNG: _hung,
     EndedBy.WORKER_ERROR: _worker_error,
     EndedBy.SIGNAL: _signal,
     EndedBy.EXIT: _exit,

@@ -7,7 +7,10 @@ from pathlib import Path
 
 from flashruntime.config import WorkerSettings
 from flashruntime.errors import ArtifactCorrupt, FlashError, InvalidInput, NotFound, Superseded
+from flashruntime.launch import outputs
 from flashruntime.launch.environment import child_environment
+from flashruntime.launch.outputs import Placed
+from flashruntime.launch.progress import log_tail, read_progress
 from flashruntime.launch.spec import LaunchSpec
 from flashruntime.protocol.base import check_key
 from flashruntime.protocol.failures import EndedBy, Evidence
@@ -17,7 +20,6 @@ from flashruntime.worker.control import AttemptControl, NoticeOver, StopRequest
 from flashruntime.worker.heartbeat import Heartbeat
 from flashruntime.worker.output import OutputShipper
 from flashruntime.worker.ports import Tools
-from flashruntime.worker.progress import log_tail, read_progress
 from flashruntime.worker.workspace import Workspace
 
 LOST_GRACE_S = 0.5
@@ -56,7 +58,7 @@ class Execution:
         self._workspace = workspace
         self._stop = stop
         self._control = AttemptControl(stop)
-        self._placed: dict[str, transfer.Placed] = {}
+        self._placed: dict[str, Placed] = {}
 
     def run(self) -> None:
         """Run to the report, or to the moment at which there is nothing left to report."""
@@ -148,16 +150,16 @@ class Execution:
 
     def _result(self) -> CompleteRequest | Evidence:
         lease, workspace = self._lease, self._workspace
-        collected = transfer.collect(lease.payload.outputs, workspace, self._placed)
+        collected = outputs.collect(lease.payload.outputs, workspace.places, self._placed)
         if collected.problems:
             text = "required outputs: " + "; ".join(collected.problems)
             return Evidence(ended_by=EndedBy.MISSING_OUTPUTS, exit_code=0, message=text)
-        metrics, warnings = transfer.read_metrics(workspace, self._placed)
+        metrics, warnings = outputs.read_metrics(workspace.places, self._placed)
         transfer.warn_in_log(workspace, lease.lease_id, warnings)
-        outputs = transfer.upload(collected, lease, self._tools.client, self._control)
+        uploaded = transfer.upload(collected, lease, self._tools.client, self._control)
         done = read_progress(workspace.step_file)
         return CompleteRequest(
-            outputs=outputs, metrics=metrics, step=done.step, resumed_from=done.resumed_from
+            outputs=uploaded, metrics=metrics, step=done.step, resumed_from=done.resumed_from
         )
 
     def _report(self, result: CompleteRequest | Evidence, output: OutputShipper) -> None:

@@ -7,11 +7,11 @@ from threading import Event, Thread
 from typing import Self
 
 from flashruntime.errors import CoordinatorUnreachable, NotFound, Superseded
+from flashruntime.launch.progress import read_progress
 from flashruntime.protocol.tasks import HeartbeatRequest, Lease
 from flashruntime.worker import events
 from flashruntime.worker.control import AttemptControl, delays_s
 from flashruntime.worker.ports import Coordinator
-from flashruntime.worker.progress import read_progress
 
 BEATS_PER_LEASE = 3
 MAX_INTERVAL_S = 5.0

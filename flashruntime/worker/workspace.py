@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from flashruntime.errors import ConfigError
+from flashruntime.launch.outputs import Places
 from flashruntime.protocol.base import check_key
 from flashruntime.worker import events
 
@@ -29,6 +30,11 @@ class Workspace:
     def output(self) -> Path:
         """FLASHML_OUTPUT_DIR."""
         return self.root / "output"
+
+    @property
+    def places(self) -> Places:
+        """Where the process leaves files."""
+        return Places(self.output, self.files)
 
     @property
     def log(self) -> Path:

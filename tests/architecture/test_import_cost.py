@@ -21,3 +21,14 @@ def test_exported_names_exist_and_are_sorted() -> None:
     assert exported == sorted(exported)
     for name in exported:
         assert hasattr(flashruntime, name)
+
+
+def test_using_the_public_names_needs_only_pydantic() -> None:
+    code = (
+        "import flashruntime, sys; [getattr(flashruntime, n) for n in flashruntime.__all__]; "
+        "print('\\n'.join(sorted(sys.modules)))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert HEAVY.isdisjoint(loaded)

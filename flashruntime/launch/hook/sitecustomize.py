@@ -52,7 +52,7 @@ def _write(
             "{" + ", ".join(f"{quoted(name)}: {quoted(text)}" for name, text in fields.items())
         )
         file.write("}")
-    if os.getsid(0) == os.getpid() and kind.__name__ not in _WRAPPERS:
+    if os.environ.get("FLASHML_MAIN_PID") == str(os.getpid()) and kind.__name__ not in _WRAPPERS:
         os.replace(part, path)
         return
     try:
@@ -74,6 +74,18 @@ def _run_next() -> None:
         sys.modules.setdefault(__name__, this)
 
 
+def _dump_on(number: str) -> None:
+    """Let a signal print the stacks of all threads: the launcher's, to a process that hangs."""
+    try:
+        import faulthandler  # noqa: PLC0415 (needed only under a limit on progress)
+
+        faulthandler.register(int(number), all_threads=True)
+    except BaseException:  # noqa: BLE001, S110 (a job must start without it too)
+        pass
+
+
+if os.environ.get("FLASHML_DUMP_SIGNAL"):
+    _dump_on(os.environ["FLASHML_DUMP_SIGNAL"])
 if os.environ.get("FLASHML_ERROR_FILE"):
     _install(os.environ["FLASHML_ERROR_FILE"])
 if __name__ == "sitecustomize":

@@ -145,7 +145,7 @@ def test_without_a_coordinator_the_remedy_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("FLASHML_COORDINATOR_URL", raising=False)
-    assert main(["submit", "true"]) == 2
+    assert main(["status", "job-1"]) == 2
     assert "--coordinator" in capsys.readouterr().err
 
 

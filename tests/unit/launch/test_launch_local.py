@@ -193,13 +193,16 @@ def test_stop_kills_what_ignores_it_once_the_nearest_deadline_has_passed(tmp_pat
 
 DAEMON = """
 import os, sys, time
+reader, writer = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         with open({fifo!r}, 'w') as file: file.write(str(os.getpid()))
+        os.write(writer, b'.')
         time.sleep(3600)
     os._exit(0)
 os.wait()
+os.read(reader, 1)
 """
 
 

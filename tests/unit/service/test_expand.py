@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from flashruntime.errors import InvalidInput
+from flashruntime.protocol.argv import substitute
 from flashruntime.protocol.jobs import JobSpec
-from flashruntime.service.expand import expand, substitute
+from flashruntime.service.expand import expand
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)

@@ -6,11 +6,12 @@ from typing import cast
 
 import pytest
 
+from flashruntime.launch.outputs import Placed, collect, read_metrics
 from flashruntime.protocol.jobs import InputFile, Outputs
 from flashruntime.protocol.tasks import ArtifactRecord
 from flashruntime.worker.control import AttemptControl, StopRequest
 from flashruntime.worker.ports import Coordinator
-from flashruntime.worker.transfer import Placed, collect, fetch_inputs, read_metrics
+from flashruntime.worker.transfer import fetch_inputs
 from flashruntime.worker.workspace import Workspace
 
 DIGEST = "0" * 64
@@ -53,14 +54,14 @@ def test_inputs_that_contradict_one_another_are_refused(
 def test_an_output_is_taken_from_the_output_directory_first(workspace: Workspace) -> None:
     (workspace.output / "m").write_text("1")
     (workspace.files / "m").write_text("2")
-    found = collect(Outputs(required=["m"], optional=["none"]), workspace, {}).found
+    found = collect(Outputs(required=["m"], optional=["none"]), workspace.places, {}).found
     assert found == {"m": workspace.output / "m"}
 
 
 def test_an_input_that_was_rewritten_is_an_output(workspace: Workspace) -> None:
     placed = fetch(workspace, "m")
     (workspace.files / "m").write_text("new")
-    assert collect(Outputs(required=["m"]), workspace, placed).problems == []
+    assert collect(Outputs(required=["m"]), workspace.places, placed).problems == []
 
 
 def test_a_link_below_or_to_an_output_is_not_followed(workspace: Workspace, tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ def test_a_link_below_or_to_an_output_is_not_followed(workspace: Workspace, tmp_
     (tmp_path / "secret/m").touch()
     (workspace.files / "dir").symlink_to(tmp_path / "secret")
     (workspace.output / "m").symlink_to(tmp_path / "secret/m")
-    collected = collect(Outputs(required=["dir/m", "m"]), workspace, {})
+    collected = collect(Outputs(required=["dir/m", "m"]), workspace.places, {})
     assert collected.found == {}
     assert all("symbolic link" in problem for problem in collected.problems)
 
@@ -79,7 +80,7 @@ def test_a_directory_that_the_job_replaced_by_a_link_holds_no_outputs(
     (tmp_path / "m").touch()
     workspace.output.rmdir()
     workspace.output.symlink_to(tmp_path)
-    assert collect(Outputs(required=["m"]), workspace, {}).found == {}
+    assert collect(Outputs(required=["m"]), workspace.places, {}).found == {}
 
 
 def test_removing_an_attempt_never_touches_what_it_links_to(
@@ -101,10 +102,10 @@ def test_removing_an_attempt_never_touches_what_it_links_to(
 def test_a_path_that_leaves_the_attempt_is_refused(workspace: Workspace) -> None:
     outputs = Outputs.model_construct(required=["../x"], optional=[])
     with pytest.raises(ValueError, match=r"\.\."):
-        collect(outputs, workspace, {})
+        collect(outputs, workspace.places, {})
 
 
 def test_linked_metrics_are_not_read(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"acc": 1}')
     (workspace.files / "metrics.json").symlink_to(tmp_path / "other.json")
-    assert read_metrics(workspace, {}) == (None, [])
+    assert read_metrics(workspace.places, {}) == (None, [])

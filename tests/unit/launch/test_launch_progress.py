@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flashruntime.launch.diagnose import read_error_file
-from flashruntime.protocol.base import strict_dumps
-from flashruntime.worker.progress import (
+from flashruntime.launch.progress import (
     MAX_METRICS_BYTES,
     Progress,
     log_tail,
     parse_metrics,
     read_progress,
 )
+from flashruntime.protocol.base import strict_dumps
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -95,7 +95,7 @@ def test_a_step_is_a_whole_number_or_unknown(tmp_path: Path, value: object) -> N
 
 def test_steps_are_read_and_a_missing_file_is_no_progress(tmp_path: Path) -> None:
     path = write(tmp_path, '{"step": 40, "resumed_from": null, "checkpoint_step": 40}')
-    assert read_progress(path) == Progress(step=40)
+    assert read_progress(path) == Progress(step=40, checkpoint_step=40)
     assert read_progress(tmp_path / "none") == Progress()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ TAIL_LINES = 100
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The step that an attempt has reached, and the one from which it resumed."""
+    """The steps that an attempt has reached, has resumed from, and has last committed."""
 
     step: int | None = None
     resumed_from: int | None = None
+    checkpoint_step: int | None = None
 
 
 def read_progress(path: Path) -> Progress:
@@ -33,7 +35,7 @@ def read_progress(path: Path) -> Progress:
         return Progress()
     if not isinstance(fields, dict):
         return Progress()
-    return Progress(_step(fields.get("step")), _step(fields.get("resumed_from")))
+    return Progress(*map(_step, map(fields.get, ("step", "resumed_from", "checkpoint_step"))))
 
 
 def _step(value: Any) -> int | None:
@@ -85,15 +87,25 @@ def _valid(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def log_tail(path: Path) -> str:
-    """Return the last lines of an output file, of a rewritten line only its last state."""
+def log_tail(path: Path, lines: int = TAIL_LINES, most_bytes: int = TAIL_BYTES) -> str:
+    """Return the last lines of an output file, of a rewritten line only its last state.
+
+    Reads from the end, and never more than `most_bytes`.
+    """
+    size_bytes, content = TAIL_BYTES, b""
     try:
         with open_regular(path) as file:
-            size_bytes = file.seek(0, 2)
-            file.seek(max(0, size_bytes - TAIL_BYTES))
-            content = file.read(TAIL_BYTES)
+            length = file.seek(0, os.SEEK_END)
+            while True:
+                size_bytes = min(size_bytes, most_bytes)
+                file.seek(max(0, length - size_bytes))
+                content = file.read(size_bytes)
+                if content.count(b"\n") > lines or size_bytes >= min(length, most_bytes):
+                    break
+                size_bytes *= 4
     except OSError:
         return ""
     text = content.decode("utf-8", "replace").replace("\0", "\ufffd").replace("\r\n", "\n")
-    lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
-    return "\n".join(lines[-TAIL_LINES:])
+    shown = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
+    ended = shown[-1] == ""
+    return "\n".join(shown[-max(lines, 0) - ended :]) if lines > 0 else ""

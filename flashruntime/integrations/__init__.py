@@ -1,0 +1,1 @@
+"""Adapters that build workloads by the conventions of a framework, without importing it."""
