@@ -1,4 +1,4 @@
-"""The command `flashruntime`: a verb per file. Exit codes: 0 ok, 1 failure, 2 usage."""
+"""The command `flashruntime`: a verb per file. Exit codes: 0 ok, 1 failure, 2 bad input."""
 
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
@@ -7,7 +7,7 @@ from contextlib import suppress
 from importlib import import_module
 
 from flashruntime import __version__
-from flashruntime.errors import FlashError
+from flashruntime.errors import FlashError, InvalidInput
 
 VERBS = {
     "submit": "submit a command as a job",
@@ -55,6 +55,8 @@ def _run(verb: str, words: list[str]) -> int:
         parser.description = module.__doc__
         module.add_arguments(parser)
         code: int = module.run(parser.parse_args(words), parser)
+    except InvalidInput as error:
+        return _failed(verb, str(error), 2)
     except FlashError as error:
         return _failed(verb, str(error))
     except ModuleNotFoundError as error:
@@ -72,6 +74,6 @@ def _run(verb: str, words: list[str]) -> int:
     return code
 
 
-def _failed(verb: str, message: str) -> int:
+def _failed(verb: str, message: str, code: int = 1) -> int:
     print(f"flashruntime {verb}: {message}", file=sys.stderr)
-    return 1
+    return code

@@ -84,7 +84,7 @@ def test_a_job_that_does_not_exist_and_a_bad_placeholder_are_one_line(
     stack: Stack, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["status", "job-none", "--coordinator", stack.url]) == 1
-    assert main(["submit", "echo", "--param", "lr=1", "--coordinator", stack.url]) == 1
+    assert main(["submit", "echo", "--param", "lr=1", "--coordinator", stack.url]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
     assert "job-none" in lines[0]

@@ -162,6 +162,8 @@ def test_an_unreachable_coordinator_is_one_line(
 @pytest.mark.parametrize(
     "words",
     [
+        ["submit", "true", "--env", "A", "--coordinator", "http://127.0.0.1:9"],
+        ["submit", "true", "--max-restarts", "-1", "--coordinator", "http://127.0.0.1:9"],
         [],
         ["nonsense"],
         ["submit"],
