@@ -29,7 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="DIR",
         help="directory whose files the job finds where it runs",
     )
-    add("--name", help="name of the job (default: that of the program)")
+    add("--name", help="name of the job (default: that of the script or program)")
     add(
         "--max-restarts",
         type=int,

@@ -63,7 +63,24 @@ def test_options_reach_the_spec() -> None:
     assert workload.parameters.env == {"A": "b=c"}
     assert workload.parameters.lease_seconds == 5
     assert spec.spec.retryPolicy.maxTaskAttempts == 1
-    assert spec.metadata.name == "python"
+    assert spec.metadata.name == "train.py"
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("python3 jobs/train.py --lr 1", "train.py"),
+        ("/usr/bin/python3.13 -u train.py", "train.py"),
+        ("python3 -m train x.py", "python3"),
+        ("python3 -c 1 x.py", "python3"),
+        ("python3 -W ignore train.py", "python3"),
+        ("python3", "python3"),
+        ("./train.sh a.py", "train.sh"),
+    ],
+)
+def test_a_job_without_a_name_has_that_of_its_script_or_program(command: str, name: str) -> None:
+    assert spec_of(command).metadata.name == name
+    assert spec_of(command, "--name", "mine").metadata.name == "mine"
 
 
 @pytest.mark.parametrize(
