@@ -55,10 +55,8 @@ def _run(verb: str, words: list[str]) -> int:
         parser.description = module.__doc__
         module.add_arguments(parser)
         code: int = module.run(parser.parse_args(words), parser)
-    except InvalidInput as error:
-        return _failed(verb, str(error), 2)
     except FlashError as error:
-        return _failed(verb, str(error))
+        return _failed(verb, str(error), 2 if isinstance(error, InvalidInput) else 1)
     except ModuleNotFoundError as error:
         extra = EXTRAS.get(error.name or "")
         if extra is None:
