@@ -21,6 +21,13 @@ from flashruntime.protocol.jobs import (
     RetryPolicy,
 )
 
+_FLAGS: dict[int | str, str] = {
+    "lease_seconds": "--lease-seconds",
+    "env": "--env",
+    "required": "--output",
+    "task_params": "--task-params",
+    "name": "--name",
+}
 _PYTHON = re.compile(r"python[0-9.]*")
 _FLAG = re.compile(r"-[bBdEiIOPqsSuvx]+")
 
@@ -109,5 +116,13 @@ def job_spec(args: Namespace, command: list[str], inputs: list[InputFile]) -> Jo
         )
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise InvalidInput(f"{where}: {first['msg']}") from error
+        raise InvalidInput(f"{_flag(first['loc'], args)}: {first['msg']}") from error
+
+
+def _flag(place: tuple[int | str, ...], args: Namespace) -> str:
+    """Return the option that a field of the spec is made from, with its value where it has one."""
+    flag = next((_FLAGS[part] for part in place if part in _FLAGS), None)
+    if flag is None:
+        return ".".join(map(str, place))
+    given = getattr(args, flag.removeprefix("--").replace("-", "_"), None)
+    return f"{flag} {given!r}" if isinstance(given, str | float) else flag

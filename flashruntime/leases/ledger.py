@@ -66,7 +66,8 @@ class Ledger:
         return Superseded(
             f"lease {lease.lease_id} (attempt {lease.attempt_number}) may not "
             f"{_VERBS.get(call, call)}: it is {lease.state.value}, "
-            f"task {task.task_id} is {task.state.value} under attempt {task.attempts}; stop this attempt"
+            f"task {task.task_id} is {task.state.value} under attempt {task.attempts}; "
+            "stop this attempt"
         )
 
     def _apply(self, tx: Transaction, before: TaskRow, change: Change) -> None:
