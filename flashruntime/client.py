@@ -108,14 +108,14 @@ class CoordinatorClient:
         """Return a job."""
         return self._get(f"/jobs/{_segment(job_id)}", JobRecord)
 
-    def jobs(self) -> list[JobRecord]:
-        """Return all jobs, newest first."""
+    def jobs(self, most: int | None = None) -> list[JobRecord]:
+        """Return all jobs, or the newest `most`, newest first."""
         page = self._get("/jobs", JobPage)
         found = page.items
-        while page.next is not None:
+        while page.next is not None and (most is None or len(found) < most):
             page = self._get("/jobs", JobPage, after=page.next)
             found += page.items
-        return found
+        return found[:most]
 
     def tasks(self, job_id: str) -> list[TaskRecord]:
         """Return all tasks of a job in index order."""

@@ -11,8 +11,10 @@ from flashruntime.errors import FlashError, InvalidInput
 
 VERBS = {
     "submit": "submit a command as a job",
+    "jobs": "list the jobs of a coordinator",
     "status": "show a job and its tasks",
     "logs": "show what a job has printed",
+    "fetch": "download the outputs of a job",
     "cancel": "cancel a job",
     "serve": "run the coordinator",
     "work": "run a worker",
