@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 export FLASHML_SETUP_T0 := $(shell date +%s)
 # Settings of the command line reach the scripts; unset ones stay unset, so that .env and the defaults count.
 $(foreach name,PYTHON BASE_IMAGE CA_BUNDLE TORCH_INDEX_URL PIP_INDEX_URL TOXIPROXY_IMAGE FLASHML_ENGINE FLASHML_PORT \
-  FLASHML_MIN_FREE_MIB WORKERS,$(if $(value $(name)),$(eval export $(name))))
+  FLASHML_MIN_FREE_MIB WORKERS SEED,$(if $(value $(name)),$(eval export $(name))))
 # testcontainers: its reaper image may not be pullable, and containers are reached through published ports.
 export TESTCONTAINERS_RYUK_DISABLED := true
 export TESTCONTAINERS_HOST_OVERRIDE := 127.0.0.1

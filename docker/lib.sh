@@ -25,8 +25,11 @@ fail() {
     printf '\n%s: error: %s\n' "${STEP:-setup}" "$1" >&2
     shift
     for remedy in "$@"; do printf '  - %s\n' "$remedy" >&2; done
-    exit 1
+    exit "${FAIL_CODE:-1}"
 }
+
+# wrong MESSAGE...: as fail, for a value that breaks a rule.
+wrong() { FAIL_CODE=2 fail "$@"; }
 
 have() { command -v "$1" >/dev/null 2>&1; }
 

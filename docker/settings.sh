@@ -17,6 +17,19 @@ setting() {
     printf '%s' "${value:-$2}"
 }
 
+# whole NAME VALUE LEAST MOST REMEDY: a whole number within bounds, or nothing.
+whole() {
+    if [ -z "$2" ] || { [[ $2 =~ ^(0|[1-9][0-9]{0,18})$ ]] && (($2 >= $3 && $2 <= $4)); }; then return 0; fi
+    wrong "$1=$2 must be a whole number from $3 to $4" "$5"
+}
+
+# The numbers that a user gives to make, before anything is set up with them.
+check_numbers() {
+    whole WORKERS "${WORKERS:-}" 1 1000 "say how many, or leave it unset: make up WORKERS=4"
+    whole SEED "${SEED:-}" 0 9223372036854775807 "choose one, or leave it unset: make chaos SEED=7"
+    whole FLASHML_PORT "$(setting FLASHML_PORT "")" 1 65535 "choose a free port (here or in .env), or leave it unset: make up FLASHML_PORT=8123"
+}
+
 host_ca_bundle() {
     local bundle
     for bundle in "${PIP_CERT:-}" "${REQUESTS_CA_BUNDLE:-}" "${SSL_CERT_FILE:-}" \

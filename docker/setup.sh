@@ -179,6 +179,7 @@ engine_and_base() {
 main() {
     local goal=${1:-stack}
     case "$goal" in venv | stack | test) ;; *) printf 'usage: %s [venv|stack|test]\n' "$0" >&2; exit 2 ;; esac
+    [ "$goal" != stack ] || check_numbers
     one_at_a_time
     trap interrupted INT TERM
     load_settings

@@ -13,6 +13,7 @@ engine_answers() { have docker && timeout 10 docker version --format '{{.Server.
 
 up() {
     local log=.cache/setup/up.log port
+    check_numbers
     port=$(setting FLASHML_PORT 8000)
     : >"$log"
     say "starting the coordinator and ${WORKERS:-2} workers"

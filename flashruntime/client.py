@@ -108,14 +108,14 @@ class CoordinatorClient:
         """Return a job."""
         return self._get(f"/jobs/{_segment(job_id)}", JobRecord)
 
-    def jobs(self) -> list[JobRecord]:
-        """Return all jobs, newest first."""
+    def jobs(self, most: int | None = None) -> list[JobRecord]:
+        """Return all jobs, or the newest `most`, newest first."""
         page = self._get("/jobs", JobPage)
         found = page.items
-        while page.next is not None:
+        while page.next is not None and (most is None or len(found) < most):
             page = self._get("/jobs", JobPage, after=page.next)
             found += page.items
-        return found
+        return found[:most]
 
     def tasks(self, job_id: str) -> list[TaskRecord]:
         """Return all tasks of a job in index order."""
@@ -284,8 +284,8 @@ class CoordinatorClient:
 
     def _unreachable(self, method: str, path: str, error: Exception) -> CoordinatorUnreachable:
         return CoordinatorUnreachable(
-            f"{method} {path}: no answer from the coordinator at {self.base_url} "
-            f"({type(error).__name__}: {error}); check the address and that it runs"
+            f"cannot reach {self.base_url}: {error or type(error).__name__}; check the address and "
+            f"that the coordinator runs ({method} {path})"
         )
 
 
@@ -308,9 +308,13 @@ def _parse(answer: httpx.Response, model: type[Model]) -> Model:
 
 def _raise_for(answer: httpx.Response) -> NoReturn:
     try:
-        detail = str(answer.json()["detail"])
+        fields = answer.json()
+        detail, ours = str(fields["detail"]), "code" in fields
     except (ValueError, KeyError, TypeError):
-        detail = answer.text[:500]
+        detail, ours = answer.text[:500], False
+    if answer.status_code == 404 and not ours:
+        server = answer.request.url.copy_with(raw_path=b"/")
+        detail = f"{server} knows no such address; is this a coordinator?"
     message = f"{answer.request.method} {answer.request.url.path}: {answer.status_code} {detail}"
     if answer.status_code >= 500 or answer.status_code < 400:
         raise CoordinatorUnreachable(message)

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from flashruntime.errors import ConfigError
@@ -70,12 +71,26 @@ class WorkerSettings:
 def coordinator_url(env: Mapping[str, str] = os.environ) -> str:
     """Return FLASHML_COORDINATOR_URL without a trailing slash, or the loopback default."""
     url = env.get("FLASHML_COORDINATOR_URL") or DEFAULT_COORDINATOR_URL
-    if not _URL.fullmatch(url):
-        raise ConfigError(
-            f"FLASHML_COORDINATOR_URL={url!r} must be an http:// or https:// address without "
-            f"query; set it to e.g. {DEFAULT_COORDINATOR_URL}"
-        )
+    if (problem := url_problem(url)) is not None:
+        raise ConfigError(f"FLASHML_COORDINATOR_URL={url!r} {problem}")
     return url.rstrip("/")
+
+
+def url_problem(url: str) -> str | None:
+    """Return the rule that the address of a coordinator breaks, and the remedy; None if none."""
+    if _is_url(url):
+        return None
+    remedy = f"http://{url}" if _is_url(f"http://{url}") else DEFAULT_COORDINATOR_URL
+    if "://" in url:
+        remedy = DEFAULT_COORDINATOR_URL
+    return f"must be an http:// or https:// address without query; write e.g. {remedy}"
+
+
+def _is_url(url: str) -> bool:
+    try:
+        return bool(_URL.fullmatch(url)) and urlsplit(url).port != 0
+    except ValueError:
+        return False
 
 
 def _path(env: Mapping[str, str], name: str, default: str) -> Path:

@@ -11,8 +11,10 @@ from flashruntime.errors import FlashError, InvalidInput
 
 VERBS = {
     "submit": "submit a command as a job",
+    "jobs": "list the jobs of a coordinator",
     "status": "show a job and its tasks",
     "logs": "show what a job has printed",
+    "fetch": "download the outputs of a job",
     "cancel": "cancel a job",
     "serve": "run the coordinator",
     "work": "run a worker",
@@ -55,10 +57,8 @@ def _run(verb: str, words: list[str]) -> int:
         parser.description = module.__doc__
         module.add_arguments(parser)
         code: int = module.run(parser.parse_args(words), parser)
-    except InvalidInput as error:
-        return _failed(verb, str(error), 2)
     except FlashError as error:
-        return _failed(verb, str(error))
+        return _failed(verb, str(error), 2 if isinstance(error, InvalidInput) else 1)
     except ModuleNotFoundError as error:
         extra = EXTRAS.get(error.name or "")
         if extra is None:

@@ -1,6 +1,7 @@
 """From the words of a command line to a JobSpec."""
 
 import json
+import re
 from argparse import Namespace
 from pathlib import Path, PurePath
 
@@ -20,6 +21,16 @@ from flashruntime.protocol.jobs import (
     RetryPolicy,
 )
 
+_FLAGS: dict[int | str, str] = {
+    "lease_seconds": "--lease-seconds",
+    "env": "--env",
+    "required": "--output",
+    "task_params": "--task-params",
+    "name": "--name",
+}
+_PYTHON = re.compile(r"python[0-9.]*")
+_FLAG = re.compile(r"-[bBdEiIOPqsSuvx]+")
+
 
 def split(words: list[str]) -> list[str]:
     """Return the argv of a command: one word is split as a POSIX shell would, several are kept.
@@ -31,6 +42,20 @@ def split(words: list[str]) -> list[str]:
     if not words or not words[0].strip():
         raise InvalidInput("the command is empty; name what to run, e.g. 'python train.py'")
     return words
+
+
+def default_name(command: list[str]) -> str:
+    """Return the name of a job that was given none: of the script that Python runs, or the program.
+
+    An option of Python that takes a value ends the search.
+    """
+    program = PurePath(command[0]).name or command[0]
+    if _PYTHON.fullmatch(program):
+        words = (word for word in command[1:] if not _FLAG.fullmatch(word))
+        script = PurePath(next(words, ""))
+        if script.suffix == ".py":
+            return script.name
+    return program
 
 
 def pairs(options: list[str], name: str) -> dict[str, str]:
@@ -83,7 +108,7 @@ def job_spec(args: Namespace, command: list[str], inputs: list[InputFile]) -> Jo
         return JobSpec(
             apiVersion="flashml.dev/v1alpha1",
             kind="Job",
-            metadata=JobMetadata(name=args.name or PurePath(command[0]).name or command[0]),
+            metadata=JobMetadata(name=args.name or default_name(command)),
             spec=JobSection(
                 workload=CommandWorkload(type="command", parameters=parameters),
                 retryPolicy=RetryPolicy(maxTaskAttempts=args.max_restarts + 1),
@@ -91,5 +116,13 @@ def job_spec(args: Namespace, command: list[str], inputs: list[InputFile]) -> Jo
         )
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise InvalidInput(f"{where}: {first['msg']}") from error
+        raise InvalidInput(f"{_flag(first['loc'], args)}: {first['msg']}") from error
+
+
+def _flag(place: tuple[int | str, ...], args: Namespace) -> str:
+    """Return the option that a field of the spec is made from, with its value where it has one."""
+    flag = next((_FLAGS[part] for part in place if part in _FLAGS), None)
+    if flag is None:
+        return ".".join(map(str, place))
+    given = getattr(args, flag.removeprefix("--").replace("-", "_"), None)
+    return f"{flag} {given!r}" if isinstance(given, str | float) else flag

@@ -1,12 +1,15 @@
 """What the verbs share: how they find the coordinator, and how they print."""
 
 import os
+import re
 import unicodedata
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashruntime import config
+from flashruntime.errors import InvalidInput
 from flashruntime.sdk.journal import RUN_NAME
 
 if TYPE_CHECKING:
@@ -27,7 +30,15 @@ def add_coordinator(parser: ArgumentParser) -> None:
 
 def url_of(args: Namespace) -> str | None:
     """Return the address of the coordinator that was named, None if none was."""
-    return args.coordinator or os.environ.get(URL_VARIABLE) or None
+    return named_url(args) or os.environ.get(URL_VARIABLE) or None
+
+
+def named_url(args: Namespace) -> str | None:
+    """Return the value of `--coordinator`; InvalidInput if it is no address."""
+    given: str | None = args.coordinator
+    if given and (problem := config.url_problem(given)) is not None:
+        raise InvalidInput(f"--coordinator {given!r} {problem}")
+    return given or None
 
 
 def local_run(args: Namespace) -> Path | None:
@@ -47,6 +58,24 @@ def connect(args: Namespace, parser: ArgumentParser) -> "CoordinatorClient":
             f"{config.DEFAULT_COORDINATOR_URL}; `flashruntime serve` starts one"
         )
     return CoordinatorClient(config.coordinator_url({URL_VARIABLE: url}))
+
+
+def at_least(minimum: int) -> Callable[[str], int]:
+    """Return a reader of whole numbers for an option."""
+
+    def read(text: str) -> int:
+        if not re.fullmatch(r"-?[0-9]{1,18}", text) or int(text) < minimum:
+            raise ArgumentTypeError(f"{text!r} must be a whole number of at least {minimum}")
+        return int(text)
+
+    return read
+
+
+def duration_s(text: str) -> float:
+    """Return the seconds, above 0, that an option states."""
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?|\.[0-9]{1,9}", text) or float(text) <= 0:
+        raise ArgumentTypeError(f"{text!r} must be a number of seconds above 0")
+    return float(text)
 
 
 def plain(text: str | None) -> str:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from flashruntime.cli.command import pairs, task_params
-from flashruntime.cli.common import plain
+from flashruntime.cli.common import at_least, duration_s, plain
 from flashruntime.protocol.jobs import JobState
 from flashruntime.sdk.follow import Follower
 from flashruntime.sdk.run import Run
@@ -21,10 +21,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("on this machine (without --coordinator)")
     add = group.add_argument
     add("--output-dir", type=Path, metavar="DIR", help="where the run keeps its files; go on there")
-    add("--parallel", type=int, metavar="N", help="tasks at once (default: one a core)")
-    add("--timeout", type=float, metavar="S", help="end the run after so many seconds")
-    add("--no-progress", type=float, metavar="S", help="restart an attempt silent for so long")
-    add("--nproc", type=int, default=1, metavar="N", help="ranks of a task, under torchrun")
+    add("--parallel", type=at_least(1), metavar="N", help="tasks at once (default: one a core)")
+    add("--timeout", type=duration_s, metavar="S", help="end the run after so many seconds")
+    add("--no-progress", type=duration_s, metavar="S", help="restart an attempt silent for so long")
+    add("--nproc", type=at_least(1), default=1, metavar="N", help="ranks of a task, under torchrun")
 
 
 def run(args: Namespace, argv: list[str], parser: ArgumentParser) -> int:

@@ -4,7 +4,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from flashruntime.cli.common import JOB_HELP, add_coordinator, connect, local_run
+from flashruntime.cli.common import JOB_HELP, add_coordinator, at_least, connect, local_run
 from flashruntime.errors import NotFound
 from flashruntime.sdk.journal import read_run
 from flashruntime.sdk.run import logs_of
@@ -13,9 +13,15 @@ from flashruntime.sdk.run import logs_of
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("job", metavar="JOB", help=JOB_HELP)
-    parser.add_argument("--tail", type=int, default=200, metavar="N", help="lines (default: 200)")
-    parser.add_argument("--task", type=int, metavar="I", help="this task only, counted from 0")
-    parser.add_argument("--attempt", type=int, metavar="N", help="this attempt, counted from 1")
+    parser.add_argument(
+        "--tail", type=at_least(0), default=200, metavar="N", help="lines (default: 200)"
+    )
+    parser.add_argument(
+        "--task", type=at_least(0), metavar="I", help="this task only, counted from 0"
+    )
+    parser.add_argument(
+        "--attempt", type=at_least(1), metavar="N", help="this attempt, counted from 1"
+    )
     add_coordinator(parser)
 
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from flashruntime.cli import local, source, watch
 from flashruntime.cli.command import job_spec, split
-from flashruntime.cli.common import add_coordinator, connect, size_text, url_of
+from flashruntime.cli.common import add_coordinator, at_least, connect, size_text, url_of
 from flashruntime.protocol.jobs import DEFAULT_LEASE_S, InputFile
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="DIR",
         help="directory whose files the job finds where it runs",
     )
-    add("--name", help="name of the job (default: that of the program)")
+    add("--name", help="name of the job (default: that of the script or program)")
     add(
         "--max-restarts",
-        type=int,
+        type=at_least(0),
         default=2,
         metavar="N",
         help="restarts after errors (default: 2)",

@@ -3,7 +3,7 @@
 import os
 from argparse import ArgumentParser, Namespace
 
-from flashruntime.cli.common import URL_VARIABLE, add_coordinator
+from flashruntime.cli.common import URL_VARIABLE, add_coordinator, named_url
 from flashruntime.client import CoordinatorClient
 from flashruntime.config import WorkerSettings
 from flashruntime.launch.local import LocalLauncher
@@ -25,7 +25,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace, _: ArgumentParser) -> int:
     """Work until asked to leave, and return 0; the last of the notice is kept to clean up in."""
-    named = {URL_VARIABLE: args.coordinator} if args.coordinator else {}
+    url = named_url(args)
+    named = {} if url is None else {URL_VARIABLE: url}
     settings = WorkerSettings.from_env({**os.environ, **named})
     spare_s = min(MAX_SPARE_S, settings.notice_s / 10)
     stop = StopRequest(settings.notice_s - spare_s)

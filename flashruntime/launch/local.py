@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import Any
 
@@ -92,8 +93,17 @@ class LocalProcess:
             _LOG.exception("the end of %s cannot be explained", self._spec.argv[:1])
             why = f"its end cannot be explained: {type(error).__name__}"
             self._evidence = Evidence(ended_by=EndedBy.WORKER_ERROR, message=why)
+        self._hang_up()
         self._ended.set()
         self._on_end()
+
+    def _hang_up(self) -> None:
+        """Close the keeper's pipes; an order that it never read is left in the buffer of one."""
+        with self._orders:
+            for pipe in (self._keeper.stdin, self._keeper.stdout):
+                with suppress(OSError):
+                    assert pipe is not None  # noqa: S101 (opened as a pipe above)
+                    pipe.close()
 
     def _outcome(self) -> Evidence:
         report: dict[str, Any] = {}

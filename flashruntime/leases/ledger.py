@@ -21,6 +21,7 @@ _ENDED = {
     EventType.JOB_FAILED: JobState.FAILED,
     EventType.JOB_CANCELLED: JobState.CANCELLED,
 }
+_VERBS = {"logs": "write logs", "artifact": "upload"}
 
 
 class Ledger:
@@ -63,9 +64,10 @@ class Ledger:
             tx.put_lease(refused)
             self._append(tx, events)
         return Superseded(
-            f"lease {lease.lease_id} (attempt {lease.attempt_number}) may not {call}: it is "
-            f"{lease.state.value}, task {task.task_id} is {task.state.value} under attempt "
-            f"{task.attempts}; stop this attempt"
+            f"lease {lease.lease_id} (attempt {lease.attempt_number}) may not "
+            f"{_VERBS.get(call, call)}: it is {lease.state.value}, "
+            f"task {task.task_id} is {task.state.value} under attempt {task.attempts}; "
+            "stop this attempt"
         )
 
     def _apply(self, tx: Transaction, before: TaskRow, change: Change) -> None:

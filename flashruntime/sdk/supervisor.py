@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from flashruntime.errors import InvalidInput
+from flashruntime.launch.diagnose import with_last_words
 from flashruntime.launch.spec import Launcher, Process
 from flashruntime.protocol.events import EventType
 from flashruntime.protocol.failures import EndedBy, Evidence, RecoveryAction
@@ -217,13 +218,13 @@ class Supervisor:
         )
 
     def _failed(self, task: TaskStatus, attempt_id: str, evidence: Evidence) -> None:
-        decision = decide_task(
-            evidence, task.budget, self._plan.limits.max_restarts, f"{attempt_id}#{task.attempts}"
-        )
+        key, most = f"{attempt_id}#{task.attempts}", self._plan.limits.max_restarts
+        decided = decide_task(evidence, task.budget, most, key)
+        decision = with_last_words(decided, evidence)
         task.budget = task.budget.spend(decision, failure_mark(evidence))
         record = self._record.attempts[attempt_id]
-        decided = {"failure_class": decision.failure_class, "action": decision.action}
-        self._record.keep(record.model_copy(update=decided))
+        about = {"failure_class": decision.failure_class, "action": decision.action}
+        self._record.keep(record.model_copy(update=about))
         tell(self._record, task.index, attempt_id, evidence, decision)
         self._closed(task, attempt_id, JobState.FAILED, decision.reason)
         if decision.action in _ENDS_RUN:

@@ -9,8 +9,10 @@ from contextlib import suppress
 from typing import BinaryIO
 
 from flashruntime.errors import InvalidInput, NotFound
-from flashruntime.leases.record import Submission
+from flashruntime.launch.diagnose import with_last_words
+from flashruntime.leases.record import Submission, TaskHistory
 from flashruntime.protocol.base import strict_dumps
+from flashruntime.protocol.failures import Decision, Evidence
 from flashruntime.protocol.jobs import InputFile, JobRecord, JobSpec
 from flashruntime.protocol.tasks import (
     ArtifactRecord,
@@ -133,9 +135,7 @@ class Attempts:
 
     async def fail(self, lease_id: str, request: FailRequest) -> FailAnswer:
         """Record that an attempt failed, with what the policy decides about it."""
-        answer = await self._core.ledger(
-            self._core.manager.fail, lease_id, request, decide_with_history
-        )
+        answer = await self._core.ledger(self._core.manager.fail, lease_id, request, _decide)
         if answer.task_state is TaskState.PENDING:
             self._core.work.fire()
         return answer
@@ -205,6 +205,10 @@ def _submission(spec: JobSpec, idempotency_key: str | None) -> Submission:
         idempotency_key=idempotency_key,
         request_digest=hashlib.sha256(text.encode()).hexdigest(),
     )
+
+
+def _decide(evidence: Evidence, history: TaskHistory) -> Decision:
+    return with_last_words(decide_with_history(evidence, history), evidence)
 
 
 async def _set_after(wait: Callable[[], Awaitable[None]], event: asyncio.Event) -> None:

@@ -49,6 +49,7 @@ def test_a_run_that_fails_says_why_and_ends_with_1(
     out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert "1 of 2 tasks failed; task 1: exit code 3" in out
+    assert "its last line was: told)" in out
     place = str(tmp_path / "out")
     assert main(["status", place]) == 0
     assert "exit code 3" in capsys.readouterr().out

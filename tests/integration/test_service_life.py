@@ -357,3 +357,14 @@ def test_sigterm_ends_it_within_two_seconds_while_an_upload_stalls(tmp_path: Pat
                     client.healthy()
             assert process.stop() < 2
         assert list(temp.iterdir()) == []
+
+
+def test_a_bare_exit_code_is_answered_with_the_last_line_as_a_hint(
+    client: CoordinatorClient,
+) -> None:
+    job = client.submit(spec(attempts=1))
+    lease = claimed(client, job.job_id)
+    seen = Evidence(ended_by=EndedBy.EXIT, exit_code=2, log_tail="usage\n--lr is required\n")
+    answer = client.fail(lease.lease_id, FailRequest(reason="exit code 2", evidence=seen))
+    assert answer.decision.reason.endswith("(not evidence, its last line was: --lr is required)")
+    assert "--lr is required" in (client.job(job.job_id).reason or "")

@@ -102,6 +102,15 @@ def test_each_status_is_one_error_with_the_servers_own_words(
     assert type(caught.value) is error
 
 
+@pytest.mark.parametrize("body", [b"<html>", b'{"detail": "Not Found"}', b""])
+def test_a_404_of_another_program_is_not_taken_for_a_missing_object(
+    server: Server, client: CoordinatorClient, body: bytes
+) -> None:
+    server.answer = (404, {}, body)
+    with pytest.raises(NotFound, match=f"{server.url}/ .*is this a coordinator"):
+        client.job("job-1")
+
+
 def test_an_answer_that_is_no_record_counts_as_no_answer(
     server: Server, client: CoordinatorClient
 ) -> None:
@@ -114,7 +123,7 @@ def test_an_answer_that_is_no_record_counts_as_no_answer(
 def test_nobody_listening_is_unreachable_and_says_where() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     with CoordinatorClient(url) as client:
-        with pytest.raises(CoordinatorUnreachable, match=url):
+        with pytest.raises(CoordinatorUnreachable, match=f"^cannot reach {url}: .*refused"):
             client.nodes()
         assert not client.healthy()
 

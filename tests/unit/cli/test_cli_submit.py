@@ -63,7 +63,24 @@ def test_options_reach_the_spec() -> None:
     assert workload.parameters.env == {"A": "b=c"}
     assert workload.parameters.lease_seconds == 5
     assert spec.spec.retryPolicy.maxTaskAttempts == 1
-    assert spec.metadata.name == "python"
+    assert spec.metadata.name == "train.py"
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("python3 jobs/train.py --lr 1", "train.py"),
+        ("/usr/bin/python3.13 -u train.py", "train.py"),
+        ("python3 -m train x.py", "python3"),
+        ("python3 -c 1 x.py", "python3"),
+        ("python3 -W ignore train.py", "python3"),
+        ("python3", "python3"),
+        ("./train.sh a.py", "train.sh"),
+    ],
+)
+def test_a_job_without_a_name_has_that_of_its_script_or_program(command: str, name: str) -> None:
+    assert spec_of(command).metadata.name == name
+    assert spec_of(command, "--name", "mine").metadata.name == "mine"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +90,6 @@ def test_options_reach_the_spec() -> None:
         ["x", "--output", "/etc/hostname"],
         ["x", "--output", "dir/"],
         ["x", "--lease-seconds", "0"],
-        ["x", "--max-restarts", "-1"],
         ["x", "--param", "lr"],
         ["x", "--env", "=1"],
         ["x", "--task-params", "/nonexistent"],
@@ -138,7 +154,7 @@ def test_a_word_that_is_too_long_for_a_file_name_is_no_problem(
 ) -> None:
     words = ["submit", "--coordinator", "http://127.0.0.1:9", "--", "echo", "x" * 5_000]
     assert main(words) == 1
-    assert "no answer from the coordinator" in capsys.readouterr().err
+    assert "cannot reach http://127.0.0.1:9: " in capsys.readouterr().err
 
 
 def test_without_a_coordinator_the_remedy_is_named(
@@ -174,6 +190,49 @@ def test_an_unreachable_coordinator_is_one_line(
 )
 def test_wrong_usage_is_two(words: list[str]) -> None:
     assert main(words) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["submit", "x", "--lease-seconds", "0"], "--lease-seconds 0.0: "),
+        (["submit", "x", "--name", "a" * 2000], "--name"),
+        (["submit", "x", "--output", "../up"], "--output"),
+        (["submit", "x", "--param", ""], "--param"),
+        (["submit", "x", "--max-restarts", "-1"], "--max-restarts: '-1' must"),
+        (["submit", "x", "--parallel", "0"], "--parallel: '0' must"),
+        (["submit", "x", "--timeout", "-1"], "--timeout: '-1' must"),
+        (["submit", "x", "--no-progress", "nan"], "--no-progress: 'nan' must"),
+        (["logs", "job-1", "--tail", "-1"], "--tail: '-1' must"),
+        (["logs", "job-1", "--attempt", "0"], "--attempt: '0' must"),
+    ],
+)
+def test_a_wrong_value_names_its_option(
+    words: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--coordinator", "http://127.0.0.1:9"]) == 2
+    assert named in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("url", "remedy"),
+    [
+        ("127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("coordinator", "http://coordinator"),
+        ("ftp://coordinator", "http://127.0.0.1:8000"),
+        ("http://127.0.0.1:abc", "http://127.0.0.1:8000"),
+        ("http://127.0.0.1:99999", "http://127.0.0.1:8000"),
+    ],
+)
+@pytest.mark.parametrize("words", [["submit", "true"], ["status", "job-1"], ["work"]])
+def test_a_wrong_address_names_the_option_and_the_remedy(
+    words: list[str], url: str, remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--coordinator", url]) == 2
+    error = capsys.readouterr().err
+    assert f"--coordinator {url!r} " in error
+    assert error.endswith(f"e.g. {remedy}\n")
+    assert "FLASHML" not in error
 
 
 def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:

@@ -151,8 +151,9 @@ def test_each_refused_call_is_recorded_with_its_name(world: Any) -> None:
     zombie = world.claim("w1")
     world.lapse()
     world.claim("w2")
+    verbs = {"logs": "write logs", "artifact": "upload"}
     for call in ("logs", "logs", "artifact"):
-        with pytest.raises(Superseded):
+        with pytest.raises(Superseded, match=f"may not {verbs[call]}: it is"):
             world.manager.check_holder(zombie.lease_id, call)
     refused = [
         (event.data["call"], event.lease_id, event.data["node_id"])

@@ -1,0 +1,62 @@
+"""The hint that the last line of the output gives about a failure that nothing else explains."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flashruntime.launch.diagnose import MAX_WORDS, with_last_words
+from flashruntime.protocol.failures import EndedBy, Evidence
+from flashruntime.recovery import decide
+
+BARE = "exit code 2, no error reported by the process"
+HINT = " (not evidence, its last line was: "
+
+
+def reason_of(log_tail: str | None, **fields: Any) -> str:
+    known = {"ended_by": EndedBy.EXIT, "exit_code": 2, "log_tail": log_tail} | fields
+    evidence = Evidence.model_validate(known)
+    plain = decide(evidence, 0, 3, repeated=False)
+    hinted = with_last_words(plain, evidence)
+    assert hinted.model_copy(update={"reason": plain.reason}) == plain, "only the reason differs"
+    assert hinted.reason.startswith(plain.reason)
+    return hinted.reason
+
+
+@pytest.mark.parametrize(
+    ("log_tail", "words"),
+    [
+        ("usage: x\nx: error: --lr is required\n\n  \n", "x: error: --lr is required"),
+        ("\x1b[31;1mno\x1b[0m such\tfile\x07", "no such file"),
+        ("\x9b31mred\u202e", "31mred"),
+        ("ab" * 500, "ab" * 98 + "a..."),
+    ],
+)
+def test_the_last_line_that_says_something_is_quoted(log_tail: str, words: str) -> None:
+    assert reason_of(log_tail) == f"{BARE}{HINT}{words})"
+
+
+@pytest.mark.parametrize("log_tail", [None, "", " \n\x1b[0m\n\x00"])
+def test_output_that_says_nothing_adds_nothing(log_tail: str | None) -> None:
+    assert reason_of(log_tail) == BARE
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"message": "bad", "error_type": "ValueError"},
+        {"ended_by": EndedBy.SIGNAL, "exit_code": None, "signal": 9},
+        {"ended_by": EndedBy.MISSING_OUTPUTS, "exit_code": 0},
+        {"ended_by": EndedBy.STOPPED},
+    ],
+)
+def test_a_failure_that_is_explained_needs_no_hint(fields: dict[str, Any]) -> None:
+    assert HINT not in reason_of("some line", **fields)
+
+
+@given(st.text())
+def test_a_hint_is_one_bounded_printable_line(log_tail: str) -> None:
+    reason = reason_of(log_tail)
+    assert reason.isprintable()
+    assert len(reason) <= len(BARE) + len(HINT) + MAX_WORDS + 1
