@@ -1,0 +1,30 @@
+"""What the harness needs from the world.
+
+Adapters live in chaos.targets and raise `CannotRun` where the machine is at fault. Everything
+here has an in-memory twin in chaos.testing.
+"""
+
+from chaos.ports.machine import Machine
+from chaos.ports.plugins import Fault, Invariant, Scene, Workload
+from chaos.ports.values import Death, Flip, Probe, RunSpec, Toxic, WriteWindow
+from chaos.ports.world import Containers, Files, Network, Runtime, Stack, World
+
+__all__ = [
+    "Containers",
+    "Death",
+    "Fault",
+    "Files",
+    "Flip",
+    "Invariant",
+    "Machine",
+    "Network",
+    "Probe",
+    "RunSpec",
+    "Runtime",
+    "Scene",
+    "Stack",
+    "Toxic",
+    "Workload",
+    "World",
+    "WriteWindow",
+]

@@ -1,0 +1,149 @@
+"""Everything that one run may touch: one protocol a concern, as narrow as its users allow."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from chaos.model import Checkpoint, CheckpointTree, Container, JobRequest, JobView, JsonMap, Target
+from chaos.ports.values import Death, Flip, Probe, Toxic, WriteWindow
+
+
+class Containers(Protocol):
+    """The containers of one run."""
+
+    def of_node(self, node_id: str) -> Container:
+        """Return the container of a worker; raise NoTarget where there is none."""
+        ...
+
+    def coordinator(self) -> Container:
+        """Return the coordinator's container."""
+        ...
+
+    def kill(self, container: Container, signal: str = "SIGKILL") -> None:
+        """Send a signal through the engine (SIGKILL also where it is paused)."""
+        ...
+
+    def start(self, container: Container) -> None:
+        """Start it where it is not running."""
+        ...
+
+    def wait_death(self, container: Container, since_ns: int, timeout_s: float) -> Death | None:
+        """Return its first death after `since_ns`, None where there is none in time."""
+        ...
+
+
+class Network(Protocol):
+    """Toxiproxy, the only path between workers and coordinator."""
+
+    def listener_of(self, container: Container) -> str:
+        """Return the name of the listener that is this container's only path."""
+        ...
+
+    def add(self, listener: str, toxic: Toxic) -> None:
+        """Switch a toxic on and read it back; raise CannotRun where it is not there."""
+        ...
+
+    def remove(self, listener: str, name: str) -> None:
+        """Switch a toxic off and read back that it is gone; a missing one is fine."""
+        ...
+
+    def toxics(self) -> Mapping[str, tuple[Toxic, ...]]:
+        """Return what is switched on, by listener; listeners without toxics are left out."""
+        ...
+
+    def probe(self, listener: str, timeout_s: float) -> Probe:
+        """Make one request through the listener, on a new connection."""
+        ...
+
+
+class Files(Protocol):
+    """The checkpoint volume of one run, reached through a helper container."""
+
+    def committed(self, job_id: str, task_id: str) -> tuple[Checkpoint, ...]:
+        """Return the steps that have a manifest, by step, without hashing (state "committed").
+
+        Polled about once a second throughout a run, so it must be cheap.
+        """
+        ...
+
+    def tree(self, job_id: str, task_id: str) -> CheckpointTree:
+        """Return the tree of a task, every step verified by hash."""
+        ...
+
+    def staged_parts(self, job_id: str, task_id: str, attempt_id: str, step: int) -> JsonMap:
+        """Return {"parts": names with sizes, "manifest": bool, "committed": bool} of one save."""
+        ...
+
+    def wait_write_window(
+        self, target: Target, min_step: int, timeout_s: float
+    ) -> WriteWindow | None:
+        """Return at once when the target itself saves a step >= `min_step`: parts, no manifest."""
+        ...
+
+    def flip_newest(self, job_id: str, task_id: str, seed: int) -> tuple[int, Flip]:
+        """Flip bits of a part of the newest valid checkpoint; return its step and the file."""
+        ...
+
+
+class Runtime(Protocol):
+    """The system under test, as its users see it; raises Unreachable where it gives no answer."""
+
+    def ready(self) -> bool:
+        """Whether the coordinator takes requests."""
+        ...
+
+    def nodes(self) -> tuple[str, ...]:
+        """Return the ids of registered workers."""
+        ...
+
+    def submit(self, role: str, request: JobRequest) -> str:
+        """Upload the files, submit the job and return its id."""
+        ...
+
+    def job(self, role: str, job_id: str) -> JobView:
+        """Return the job with its task."""
+        ...
+
+    def events(self, after: int) -> tuple[JsonMap, ...]:
+        """Return the coordinator's events with an id above `after`, in order, as JSON."""
+        ...
+
+    def final(self, job_id: str) -> JsonMap:
+        """Return {"job", "tasks", "artifacts", "metrics", "logs"} of a job, as JSON.
+
+        Every artifact is {"key", "sha256", "size_bytes", "accepted", "bytes_sha256"}, the last
+        one counted from the downloaded bytes (None where they cannot be read).
+        """
+        ...
+
+
+class Stack(Protocol):
+    """The composed stack of one run."""
+
+    def up(self) -> None:
+        """Start it and return when its containers run; raise CannotRun with the remedy."""
+        ...
+
+    def unsteady(self) -> tuple[str, ...]:
+        """Return what is not as it should be: not ready, a worker missing, a toxic, a probe."""
+        ...
+
+    def save_logs(self, folder: Path) -> None:
+        """Write the log of every container to a file in `folder`."""
+        ...
+
+    def addresses(self) -> Mapping[str, str]:
+        """Return what people may want to open: coordinator, toxiproxy, compose project."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything that one run may touch."""
+
+    stack: Stack
+    containers: Containers
+    network: Network
+    files: Files
+    runtime: Runtime
