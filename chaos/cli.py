@@ -1,7 +1,8 @@
 """`python -m chaos`: list, run, replay, check, heal.
 
 Exit codes: 0 valid, 1 an invariant was violated, 2 usage, 3 unknown, 4 the machine or the harness
-could not run it, 130 interrupted; of several runs 1 before 4 before 3.
+could not run it, 130 interrupted; of several runs 1 before 4 before 3. `check` of an
+interrupted run gives 3; verdict.json says unknown of both, its `end` cannot_run or interrupted.
 """
 
 import argparse
@@ -9,18 +10,18 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 
-from chaos import registry, runner
+from chaos import registry, runner, summary
 from chaos.console import Screen
 from chaos.heal import heal
 from chaos.history import HistoryError
-from chaos.judge import Judgement
 from chaos.model import CannotRun, ChaosError, JsonValue, UsageError
 from chaos.ports import Machine
-from chaos.report import told
-from chaos.runner import DEFAULT_OUT, DEFAULT_SEED, EXIT_OF, Options, Result
+from chaos.runner import DEFAULT_OUT, DEFAULT_SEED, Options, Result
 from chaos.schedule import Experiment, Plan
+from chaos.words import counted
 
 USAGE = 2
 UNKNOWN = 3
@@ -31,6 +32,8 @@ def main(
 ) -> int:
     """Run one verb and return its exit code."""
     arguments = _parser().parse_args(argv)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     screen = Screen(sys.stderr if arguments.json else sys.stdout)
     problems = Screen(sys.stderr)
     try:
@@ -80,6 +83,14 @@ def _parser() -> argparse.ArgumentParser:
     check = verbs.add_parser("check", help="judge a saved history again")
     check.set_defaults(verb=_check)
     check.add_argument("folder", type=Path, metavar="RUN_DIR")
+    check.add_argument(
+        "--invariant",
+        dest="invariants",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="judge by this one too; may be given several times",
+    )
     healing = verbs.add_parser("heal", help="undo whatever interrupted runs left")
     healing.set_defaults(verb=_heal)
     healing.add_argument("--out", type=Path, default=DEFAULT_OUT, help="default: %(default)s")
@@ -90,8 +101,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _seed(word: str) -> int:
     """Read a seed, which every random generator of the workload must take too."""
-    if not word.isdecimal() or int(word) >= 1 << 63:
-        raise argparse.ArgumentTypeError(f"{word}: a seed is a whole number from 0 to 2**63 - 1")
+    if not word.isdecimal() or len(word) > 19 or int(word) >= 1 << 63:
+        raise argparse.ArgumentTypeError(f"{word!r} must be a whole number from 0 to 2**63 - 1")
     return int(word)
 
 
@@ -136,6 +147,7 @@ def _run(arguments: argparse.Namespace, screen: Screen, machine: Callable[[], Ma
         keep_failed=arguments.keep_failed,
         planted=arguments.planted,
     )
+    runner.check_options(options)
     if arguments.dry_run:
         return _dry_run(chosen, options, arguments.json, screen, machine)
     return _run_all(chosen, options, arguments.json, screen, machine())
@@ -146,9 +158,8 @@ def _run_all(
 ) -> int:
     results: list[Result] = []
     codes: list[int] = []
-    screen.say(
-        f"seed {options.seed}, {len(chosen)} experiments: {', '.join(e.name for e in chosen)}"
-    )
+    names = ", ".join(experiment.name for experiment in chosen)
+    screen.say(f"seed {options.seed}, {counted(len(chosen), 'experiment')}: {names}")
     for experiment in chosen:
         screen.say(f"== {experiment.name}: {experiment.summary}")
         try:
@@ -166,7 +177,7 @@ def _run_all(
     if as_json:
         _print_json([_summary(result) for result in results])
     elif results:
-        _show(results, screen)
+        summary.show(results, screen)
     return runner.worst(codes)
 
 
@@ -177,38 +188,6 @@ def _summary(result: Result) -> dict[str, JsonValue]:
         "wall_s": round(result.wall_s, 1),
         **result.judgement.to_json(),
     }
-
-
-def _show(results: Sequence[Result], screen: Screen) -> None:
-    for result in results:
-        _explain(result.judgement, screen)
-    heads = ("experiment", "verdict", "landed", "mttd s", "mttr s", "goodput", "wall s", "run dir")
-    screen.table(heads, [_row(result) for result in results])
-
-
-def _row(result: Result) -> tuple[str, ...]:
-    judgement, figures = result.judgement, result.judgement.figures
-    landed = sum(fault["landed"] == "landed" for fault in judgement.faults)
-    cannot = result.exit_code == runner.EXIT_CANNOT_RUN
-    return (
-        judgement.experiment,
-        "cannot run" if cannot else str(judgement.verdict),
-        f"{landed}/{len(judgement.faults)}",
-        told(figures.get("mttd_s")),
-        told(figures.get("mttr_s")),
-        told(figures.get("goodput")),
-        f"{result.wall_s:.0f}",
-        str(result.folder),
-    )
-
-
-def _explain(judgement: Judgement, screen: Screen) -> None:
-    """Say what is not as it should be."""
-    if judgement.reason:
-        screen.say(f"{judgement.experiment}: {judgement.reason}")
-    for found in judgement.findings:
-        if found.verdict != "valid":
-            screen.say(f"{judgement.experiment}: {found.name} {found.verdict}: {found.detail}")
 
 
 def _dry_run(
@@ -248,14 +227,12 @@ def _show_plan(plan: Plan, screen: Screen) -> None:
 
 
 def _check(arguments: argparse.Namespace, screen: Screen, _machine: Callable[[], Machine]) -> int:
-    judgement = runner.judge_folder(arguments.folder)
+    judgement = runner.judge_folder(arguments.folder, arguments.invariants)
     if arguments.json:
         _print_json(judgement.to_json())
     else:
-        rows = [(found.name, str(found.verdict), found.detail) for found in judgement.findings]
-        screen.table(("invariant", "verdict", "why"), rows)
-        screen.say(f"{judgement.experiment}, seed {judgement.seed}: {judgement.verdict}")
-    return EXIT_OF[judgement.verdict]
+        summary.show_judgement(judgement, screen)
+    return runner.exit_code(judgement)
 
 
 def _replay(arguments: argparse.Namespace, screen: Screen, machine: Callable[[], Machine]) -> int:
@@ -289,5 +266,6 @@ def _heal(arguments: argparse.Namespace, screen: Screen, machine: Callable[[], M
     for failure in healing.failures:
         screen.say(f"not undone: {failure}")
     if not healing.failures:
-        screen.say(f"healed {len(healing.healed)} runs" if healing.healed else "nothing to heal")
+        healed = f"healed {counted(len(healing.healed), 'run')}"
+        screen.say(healed if healing.healed else "nothing to heal")
     return 0 if healing.clean else runner.EXIT_CANNOT_RUN

@@ -3,6 +3,7 @@
 Everything goes to disk before it happens; nothing is judged here.
 """
 
+import re
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from chaos.disturb import Disturber, Records, claimed_again
 from chaos.history import HistoryWriter
 from chaos.journal import NAME as JOURNAL
 from chaos.journal import Journal, undo_all
-from chaos.model import CannotRun, ChaosError, JobRequest, JsonMap, Observation, Undo
+from chaos.model import CannotRun, ChaosError, JobRequest, JsonMap, JsonValue, Observation, Undo
 from chaos.observe import POLL_S, Observer
 from chaos.ports import Fault, Machine, RunSpec
 from chaos.schedule import Plan
@@ -25,6 +26,7 @@ from chaos.signals import Interrupted, Signals
 
 STEADY_S = 30.0
 RECOVER_S = 20.0
+TAIL_LINES = 8
 
 
 class End(StrEnum):
@@ -108,6 +110,7 @@ class Controller:
         return Outcome(End.COMPLETED)
 
     def _perform(self) -> None:
+        self._history.append("run", {"run_id": self._run.run_id})
         self._history.append("plan", self._run.plan.to_json())
         self._journal.promise(Undo("stack", self._run.run_id, None, "stack_down"))
         self._say("starting the stack")
@@ -212,7 +215,11 @@ class Controller:
         self._history.append("audit", {"kept": kept, **asdict(audit)})
 
     def _record_end(self, outcome: Outcome) -> None:
-        self._history.append("end", {"end": outcome.end, "reason": outcome.reason})
+        tails: dict[str, JsonValue] = {}
+        with suppress(OSError):
+            tails.update(log_tails(self._run.folder / "logs", outcome.reason or ""))
+        data: JsonMap = {"end": outcome.end, "reason": outcome.reason, "log_tails": tails}
+        self._history.append("end", data)
 
     def _guarded(self, what: str, step: Callable[[], None]) -> None:
         try:
@@ -221,6 +228,15 @@ class Controller:
             self._say(f"{what} failed: {error}")
             with suppress(OSError, ValueError):
                 self._history.append("note", {"text": f"{what} failed", "error": repr(error)})
+
+
+def log_tails(logs: Path, reason: str) -> dict[str, str]:
+    """Return the last lines of the containers that a reason names."""
+    return {
+        path.stem: "\n".join(path.read_text("utf-8", "replace").splitlines()[-TAIL_LINES:])
+        for path in sorted(logs.glob("*.log"))
+        if re.search(rf"\b{re.escape(path.stem)}\b", reason)
+    }
 
 
 def _tell(say: Callable[[str], None], text: str) -> None:

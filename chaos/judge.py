@@ -37,6 +37,14 @@ class Judgement:
     clean: Mapping[str, JsonValue]
     end: str
     reason: str | None
+    log_tails: Mapping[str, str]
+    """Of a run that could not start: the last lines of what stands in its way, by container."""
+
+    @property
+    def outcome(self) -> str:
+        """The verdict for people: a run that the machine could not carry out is named so."""
+        cannot = self.end == "cannot_run" and self.verdict is not Verdict.VIOLATED
+        return "cannot run" if cannot else str(self.verdict)
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the verdict as JSON."""
@@ -47,6 +55,7 @@ class Judgement:
             "verdict": self.verdict,
             "end": self.end,
             "reason": self.reason,
+            "log_tails": dict(self.log_tails),
             "faults": [dict(fault) for fault in self.faults],
             "invariants": [
                 {"name": found.name, "verdict": found.verdict, "detail": found.detail}
@@ -65,11 +74,16 @@ def invariants_of(history: History) -> tuple[str, ...]:
 
 
 def judge(history: History, invariants: Sequence[Invariant]) -> Judgement:
-    """Judge a history; a run that did not come to its end is at best unknown."""
+    """Judge a history; a run that did not come to its end is at best unknown.
+
+    Of a run that ended before it had its jobs, only what was found out is listed.
+    """
     plan, end = history.one("plan"), _end(history)
     findings = [_find(invariant, history) for invariant in invariants]
     measured, problem = _figures(history)
     findings += [problem] if problem else []
+    if _never_started(history):
+        findings = [found for found in findings if found.verdict is Verdict.VIOLATED]
     verdicts = [found.verdict for found in findings]
     if end.get("end") != "completed":
         verdicts.append(Verdict.UNKNOWN)
@@ -83,18 +97,25 @@ def judge(history: History, invariants: Sequence[Invariant]) -> Judgement:
         clean=_clean(history),
         end=str(end.get("end", "unfinished")),
         reason=str(end["reason"]) if end.get("reason") else None,
+        log_tails={name: str(tail) for name, tail in mapping(end.get("log_tails")).items()},
     )
+
+
+def _never_started(history: History) -> bool:
+    """Whether the run ended, by its own word, before any job was submitted."""
+    ended = _end(history).get("end") in {"cannot_run", "interrupted"}
+    return ended and not history.of("job_submitted")
 
 
 def _find(invariant: Invariant, history: History) -> Finding:
     try:
         verdict, detail = invariant.judge(history)
     except HistoryError as error:
-        return Finding(invariant.name, Verdict.UNKNOWN, str(error))
+        return Finding(invariant.name, Verdict.UNKNOWN, str(error), invariant.meaning)
     except Exception as error:  # noqa: BLE001 (boundary: a judge that crashes is never a pass)
         text = f"the judge crashed: {type(error).__name__}: {error}"
-        return Finding(invariant.name, Verdict.UNKNOWN, text)
-    return Finding(invariant.name, verdict, detail)
+        return Finding(invariant.name, Verdict.UNKNOWN, text, invariant.meaning)
+    return Finding(invariant.name, verdict, detail, invariant.meaning)
 
 
 def _figures(history: History) -> tuple[dict[str, JsonValue], Finding | None]:

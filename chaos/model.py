@@ -269,8 +269,9 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one invariant says of one history."""
+    """What one invariant says of one history; `meaning` is what the invariant states."""
 
     name: str
     verdict: Verdict
     detail: str
+    meaning: str = ""

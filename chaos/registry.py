@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 import chaos.experiments
 import chaos.faults
 import chaos.invariants
+import chaos.payloads
 import chaos.workloads
 from chaos.model import ChaosError, UsageError
 from chaos.ports import Fault, Invariant, Machine, Workload
 from chaos.schedule import Experiment
 
+PLANT = "planted_"
 T = TypeVar("T")
 
 
@@ -40,15 +42,21 @@ def faults() -> dict[str, Fault]:
 
 
 def workload(name: str) -> Workload:
-    """Return a workload; raise ChaosError where there is none."""
+    """Return a workload; raise UsageError where there is none."""
     found: dict[str, Workload] = _walk(chaos.workloads, "WORKLOAD", "name")
     return _chosen(found, "workload", [name])[0]
 
 
 def invariants(names: Iterable[str]) -> tuple[Invariant, ...]:
-    """Return invariants in this order; raise ChaosError where there is none of a name."""
+    """Return invariants in this order; raise UsageError where there is none of a name."""
     found: dict[str, Invariant] = _walk(chaos.invariants, "INVARIANT", "name")
     return tuple(_chosen(found, "invariant", names))
+
+
+def plants() -> tuple[str, ...]:
+    """Return the names of the bugs that can be planted into the runtime."""
+    names = [info.name for info in pkgutil.iter_modules(chaos.payloads.__path__)]
+    return tuple(name.removeprefix(PLANT) for name in names if name.startswith(PLANT))
 
 
 def machine() -> Machine:
@@ -74,5 +82,5 @@ def _walk(package: ModuleType, attribute: str, key: str) -> dict[str, Any]:
 def _chosen(found: dict[str, T], what: str, names: Iterable[str]) -> list[T]:
     chosen = list(names)
     if unknown := [name for name in chosen if name not in found]:
-        raise ChaosError(f"no {what} {unknown[0]!r}; known: {', '.join(sorted(found)) or 'none'}")
+        raise UsageError(f"no {what} {unknown[0]!r}; known: {', '.join(sorted(found)) or 'none'}")
     return [found[name] for name in chosen]

@@ -1,7 +1,6 @@
 """What a run leaves for people and for CI: verdict.json, report.html and junit.xml."""
 
 import json
-from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -10,33 +9,10 @@ from chaos import timeline
 from chaos.history import History, items, mapping
 from chaos.judge import Judgement
 from chaos.model import JsonValue, Verdict
+from chaos.page import badge, folded, table, whole
+from chaos.words import counted
 
-STYLE = """
-:root { color-scheme: light dark; --ink:#1d2430; --dim:#5d6879; --line:#d8dde5; --page:#fff;
-  --card:#f6f8fa; --good:#1a7f4b; --bad:#c0322b; --warn:#a86400; --span:#b9cdf0; }
-@media (prefers-color-scheme: dark) { :root { --ink:#e4e8ee; --dim:#98a3b3; --line:#38414f;
-  --page:#151a21; --card:#1d242e; --good:#4cc38a; --bad:#ff7a70; --warn:#e2a03f; --span:#34507f; } }
-* { box-sizing:border-box } body { margin:0; background:var(--page); color:var(--ink);
-  font:15px/1.5 system-ui,sans-serif } main { max-width:1060px; margin:0 auto; padding:28px 20px }
-h1 { font-size:24px; margin:0 0 4px } h2 { font-size:17px; margin:30px 0 8px }
-p { margin:4px 0 } .dim { color:var(--dim) } code { font-size:13px; overflow-wrap:anywhere }
-.badge { display:inline-block; padding:1px 9px; border-radius:10px; font-weight:600;
-  border:1px solid currentColor } .valid,.landed { color:var(--good) }
-.violated { color:var(--bad) } .unknown,.missed,.inconclusive { color:var(--warn) }
-.figures { display:flex; flex-wrap:wrap; gap:10px; margin:16px 0 }
-.figures div { background:var(--card); border:1px solid var(--line); border-radius:8px;
-  padding:8px 14px; min-width:120px } .figures b { display:block; font-size:19px }
-.scroll { overflow-x:auto } table { border-collapse:collapse; width:100% }
-th,td { text-align:left; vertical-align:top; padding:6px 10px; border-bottom:1px solid var(--line) }
-th { color:var(--dim); font-weight:600 } pre { background:var(--card); padding:10px; margin:6px 0 0;
-  border-radius:6px; overflow-x:auto; font-size:12.5px } svg { width:100%; min-width:760px }
-svg text { fill:var(--ink); font:11px system-ui,sans-serif; text-anchor:middle }
-svg .lane { text-anchor:start; font-size:13px } svg .time { fill:var(--dim) }
-svg .rail { stroke:var(--line); stroke-width:2 } svg .tick { stroke:var(--line) }
-svg .span { fill:var(--span); stroke:var(--page) }
-svg .hurt { fill:var(--bad); opacity:.3 } svg .good { fill:var(--good) }
-svg .bad { fill:var(--bad) } svg .warn { fill:var(--warn) }
-"""
+REPEAT = "python -m chaos run"
 
 
 def write(folder: Path, judgement: Judgement, history: History) -> None:
@@ -85,35 +61,48 @@ def _xml_text(value: str) -> str:
 
 def html(judgement: Judgement, history: History) -> str:
     """Return the report: one file, nothing to load."""
-    plan = history.one("plan")
-    planted = (
-        f" with the planted bug <code>{escape(str(plan['planted']))}</code>"
-        if plan.get("planted")
-        else ""
-    )
     sections = [
-        f"<h1>{escape(judgement.experiment)} {_badge(judgement.verdict)}</h1>",
-        f'<p class="dim">seed {judgement.seed}, {plan["workers"]} workers{planted}, '
-        f"{escape(judgement.end)}. Run it again: "
-        f"<code>{escape(again(judgement, history))}</code></p>",
-        f"<p>{escape(judgement.reason)}</p>" if judgement.reason else "",
-        _figures(judgement),
-        f'<h2>Time line</h2><div class="scroll">{timeline.render(history)}</div>',
-        "<h2>Faults</h2>" + _fault_table(judgement),
-        "<h2>Invariants</h2>" + _finding_table(judgement),
+        f"<h1>{escape(judgement.experiment)} {badge(judgement.outcome)}</h1>",
+        *_story(judgement, history),
+        _figures(judgement) if judgement.findings else "",
+        _time_line(history),
+        "<h2>Faults</h2>" + _fault_table(judgement) if judgement.findings else "",
+        "<h2>Invariants</h2>" + _finding_table(judgement) if judgement.findings else "",
         "<h2>Left on the machine</h2>" + _clean(judgement),
-        "<h2>Checkpoints at the end</h2>" + _checkpoint_table(history),
-        "<h2>Plan</h2>" + _folded("schedule, jobs and image digests", dict(plan)),
-        "<h2>Notes</h2>" + _notes(history),
+        _checkpoint_table(history),
+        "<h2>Plan</h2>" + folded("schedule, jobs and image digests", dict(history.one("plan"))),
+        _notes(history),
+        "<h2>Run it again</h2><p>The same seed gives the same plan:</p>"
+        f"<pre>{escape(again(judgement, history))}</pre>",
     ]
-    title = f"{escape(judgement.experiment)}: {judgement.verdict}"
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{title}</title><style>{STYLE}</style></head><body><main>\n"
-        + "\n".join(section for section in sections if section)
-        + "\n</main></body></html>\n"
-    )
+    return whole(f"{judgement.experiment}: {judgement.outcome}", sections)
+
+
+def _story(judgement: Judgement, history: History) -> list[str]:
+    """Say what was done, when, and what became of it."""
+    plan, began = history.one("plan"), history.records[0].wall[:19].replace("T", " ")
+    runs = history.of("run")
+    about = [
+        f"{began} UTC",
+        *(f"<code>{escape(str(run['run_id']))}</code>" for run in runs[:1]),
+        f"seed {judgement.seed}",
+        counted(int(str(plan["workers"])), "worker"),
+    ]
+    if plan.get("planted"):
+        about.append(f"with the planted bug <code>{escape(str(plan['planted']))}</code>")
+    summary = str(plan.get("summary") or "")
+    told_reason = escape(judgement.reason or "")
+    return [
+        f'<p class="lead">What it does: {escape(summary)}.</p>' if summary else "",
+        f'<p class="dim">{" · ".join(about)}</p>',
+        f"<p><b>{escape(judgement.end.replace('_', ' '))}:</b> {told_reason}</p>"
+        if told_reason
+        else "",
+        *(
+            f"<p>The last lines of {escape(name)}:</p><pre>{escape(tail)}</pre>"
+            for name, tail in judgement.log_tails.items()
+        ),
+    ]
 
 
 def again(judgement: Judgement, history: History) -> str:
@@ -121,27 +110,49 @@ def again(judgement: Judgement, history: History) -> str:
     plan = history.one("plan")
     planted = f" --planted {plan['planted']}" if plan.get("planted") else ""
     return (
-        f"python -m chaos run {judgement.experiment} --seed {judgement.seed} "
+        f".venv/bin/{REPEAT} {judgement.experiment} --seed {judgement.seed} "
         f"--workers {plan['workers']}{planted}"
     )
 
 
-def _badge(word: str) -> str:
-    return f'<span class="badge {escape(word)}">{escape(word)}</span>'
-
-
 def _figures(judgement: Judgement) -> str:
     titles = {
-        "mttd_s": "detected after (s)",
-        "reclaim_s": "claimed again after (s)",
-        "mttr_s": "first new step after (s)",
-        "goodput": "goodput (useful / executed steps)",
+        "mttd_s": "mttd, s: from the fault until the lost task could be claimed again",
+        "reclaim_s": "reclaimed, s: until another attempt claimed it",
+        "mttr_s": "mttr, s: until a later attempt made its first step",
+        "goodput": "goodput: useful / executed steps*",
     }
+    figures = {name: told(judgement.figures.get(name)) for name in titles}
+    if figures["goodput"] != "-":
+        figures["goodput"] = f"≤ {figures['goodput']}"
     cells = [
-        f"<div><b>{escape(told(judgement.figures.get(name)))}</b>{escape(title)}</div>"
+        f"<div><b>{escape(figures[name])}</b>{escape(title)}</div>"
         for name, title in titles.items()
     ]
-    return f'<div class="figures">{"".join(cells)}</div>'
+    note = "* Of the steps heard of: what a lost holder did unheard is not counted."
+    return f'<div class="figures">{"".join(cells)}</div><small>{note}</small>'
+
+
+def _time_line(history: History) -> str:
+    wide, narrow = (timeline.render(history, width) for width in (1000, 380))
+    if not wide:
+        return ""
+    key = "".join(
+        f'<span class="{tone}">{escape(node)}</span>'
+        for node, tone in timeline.holders(history).items()
+    )
+    told_marks = table(
+        ("after", "where", "what", "detail"),
+        (
+            (f"{after_s:.1f} s", escape(mark.lane), escape(mark.label), escape(mark.detail))
+            for after_s, mark in timeline.told(history)
+        ),
+    )
+    return (
+        f'<h2>Time line</h2><p class="key">Each bar is a lease, in the colour of its holder: '
+        f'{key}</p><div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
+        f"<details><summary>the same in words</summary>{told_marks}</details>"
+    )
 
 
 def told(value: JsonValue) -> str:
@@ -151,27 +162,16 @@ def told(value: JsonValue) -> str:
     return f"{value:.2f}" if isinstance(value, float) else "-" if value is None else str(value)
 
 
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    head = "".join(f"<th>{escape(title)}</th>" for title in heads)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
-
-
-def _folded(title: str, value: JsonValue) -> str:
-    body = escape(json.dumps(value, indent=1, sort_keys=True))
-    return f"<details><summary>{escape(title)}</summary><pre>{body}</pre></details>"
-
-
 def _fault_table(judgement: Judgement) -> str:
-    return _table(
+    return table(
         ("fault", "kind", "target", "landed", "evidence"),
         (
             (
                 escape(str(fault["id"])),
                 escape(str(fault["kind"])),
                 escape(str(fault["target"])),
-                _badge(str(fault["landed"])),
-                _folded(
+                badge(str(fault["landed"])),
+                folded(
                     str(mapping(fault["evidence"]).get("reason") or "receipt"), fault["evidence"]
                 ),
             )
@@ -181,10 +181,14 @@ def _fault_table(judgement: Judgement) -> str:
 
 
 def _finding_table(judgement: Judgement) -> str:
-    return _table(
+    return table(
         ("invariant", "verdict", "why"),
         (
-            (escape(found.name), _badge(found.verdict), escape(found.detail))
+            (
+                f"<b>{escape(found.name)}</b><small>{escape(found.meaning)}</small>",
+                badge(found.verdict),
+                escape(found.detail),
+            )
             for found in judgement.findings
         ),
     )
@@ -197,7 +201,9 @@ def _clean(judgement: Judgement) -> str:
 
 def _checkpoint_table(history: History) -> str:
     last = {str(tree["role"]): tree for tree in history.of("checkpoints")}
-    return _table(
+    if not last:
+        return ""
+    return "<h2>Checkpoints at the end</h2>" + table(
         ("job", "step", "state", "attempt", "reason"),
         (
             (
@@ -205,7 +211,7 @@ def _checkpoint_table(history: History) -> str:
                 escape(str(entry.get("step"))),
                 escape(str(entry.get("state"))),
                 f"<code>{escape(str(entry.get('attempt_id')))}</code>",
-                escape(str(entry.get("reason") or "")),
+                escape(str(entry.get("reason") or "-")),
             )
             for role, tree in sorted(last.items())
             for entry in items(tree.get("checkpoints"))
@@ -214,7 +220,5 @@ def _checkpoint_table(history: History) -> str:
 
 
 def _notes(history: History) -> str:
-    notes = history.of("note")
-    if not notes:
-        return '<p class="dim">none</p>'
-    return "".join(_folded(str(note.get("text", "note")), dict(note)) for note in notes)
+    notes = [folded(str(note.get("text", "note")), dict(note)) for note in history.of("note")]
+    return "<h2>Notes</h2>" + "".join(notes) if notes else ""

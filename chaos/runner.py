@@ -4,7 +4,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ DEFAULT_OUT = Path("chaos-runs")
 MIN_WORKERS, MAX_WORKERS = 2, 8
 EXIT_OF = {Verdict.VALID: 0, Verdict.VIOLATED: 1, Verdict.UNKNOWN: 3}
 EXIT_CANNOT_RUN = 4
+CANNOT_RUN = "cannot run"
 EXIT_INTERRUPTED = 130
 PRECEDENCE = (EXIT_INTERRUPTED, 1, EXIT_CANNOT_RUN, 3)
 
@@ -53,9 +54,12 @@ class Result:
         """The code for this run alone."""
         if self.outcome.end is End.INTERRUPTED:
             return EXIT_INTERRUPTED
-        if self.outcome.end is End.CANNOT_RUN and self.judgement.verdict is not Verdict.VIOLATED:
-            return EXIT_CANNOT_RUN
-        return EXIT_OF[self.judgement.verdict]
+        return exit_code(self.judgement)
+
+
+def exit_code(judgement: Judgement) -> int:
+    """Return the code for what is said of one run."""
+    return EXIT_CANNOT_RUN if judgement.outcome == CANNOT_RUN else EXIT_OF[judgement.verdict]
 
 
 def worst(codes: list[int]) -> int:
@@ -63,13 +67,22 @@ def worst(codes: list[int]) -> int:
     return next((code for code in PRECEDENCE if code in codes), 0)
 
 
+def check_options(options: Options) -> None:
+    """Raise UsageError where an option is none that this harness has."""
+    workers = options.workers
+    if workers is not None and not MIN_WORKERS <= workers <= MAX_WORKERS:
+        raise UsageError(f"--workers {workers}: give {MIN_WORKERS} to {MAX_WORKERS}")
+    known = registry.plants()
+    if options.planted is not None and options.planted not in known:
+        raise UsageError(f"--planted {options.planted}: no such plant; known: {', '.join(known)}")
+
+
 def prepare(
     experiment: Experiment, options: Options, images: Mapping[str, str]
 ) -> tuple[Plan, Mapping[str, JobRequest]]:
     """Return the plan of a run and the jobs that it submits; touches nothing."""
+    check_options(options)
     workers = experiment.workers if options.workers is None else options.workers
-    if not MIN_WORKERS <= workers <= MAX_WORKERS:
-        raise UsageError(f"--workers {workers}: give {MIN_WORKERS} to {MAX_WORKERS}")
     jobs = registry.workload(experiment.workload).jobs(options.seed)
     plan = make_plan(
         experiment, options.seed, workers, jobs, images=images, planted=options.planted
@@ -89,6 +102,7 @@ def run(
     Raise CannotRun, with the remedy, where the machine lacks something before anything started.
     """
     began = time.monotonic()
+    check_options(options)
     plan, jobs = prepare(experiment, options, machine.images(options.planted))
     run_id = f"run-{secrets.token_hex(6)}"
     alive = mark(run_id)
@@ -110,13 +124,17 @@ def run(
     return Result(folder, outcome, judgement, time.monotonic() - began)
 
 
-def judge_folder(folder: Path) -> Judgement:
-    """Judge the history of a run directory; raise UsageError where there is none."""
+def judge_folder(folder: Path, more: Sequence[str] = ()) -> Judgement:
+    """Judge the history of a run directory, by `more` invariants than its own.
+
+    Raise UsageError where there is no history, or no invariant of a name.
+    """
     path = folder / "history.jsonl"
     if not path.is_file():
         raise UsageError(f"{folder} is no run directory: it has no history.jsonl")
     history = History.load(path)
-    return judge(history, registry.invariants(invariants_of(history)))
+    names = dict.fromkeys((*invariants_of(history), *more))
+    return judge(history, registry.invariants(names))
 
 
 @dataclass(frozen=True, slots=True)

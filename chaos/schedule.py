@@ -56,6 +56,7 @@ class Plan:
     """Everything that is decided before a run; `to_bytes` is what plan.json holds."""
 
     experiment: str
+    summary: str
     seed: int
     workers: int
     planted: str | None
@@ -121,6 +122,7 @@ def make_plan(
     check_schedule(schedule)
     return Plan(
         experiment=experiment.name,
+        summary=experiment.summary,
         seed=seed,
         workers=workers,
         planted=planted,

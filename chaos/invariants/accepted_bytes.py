@@ -3,6 +3,7 @@
 from chaos.history import History, items
 from chaos.model import JsonValue, Verdict
 from chaos.ports import Invariant
+from chaos.words import counted
 
 
 def judge(history: History) -> tuple[Verdict, str]:
@@ -25,7 +26,10 @@ def judge(history: History) -> tuple[Verdict, str]:
             return Verdict.VIOLATED, f"{key} {problem}"
     if not promised:
         return Verdict.UNKNOWN, "no output was ever accepted"
-    return Verdict.VALID, f"{len(promised)} accepted outputs hash to their accepted digests"
+    return (
+        Verdict.VALID,
+        f"{counted(len(promised), 'accepted output')}, each read back with its accepted hash",
+    )
 
 
 def _problem(output: dict[str, JsonValue], artifact: dict[str, JsonValue] | None) -> str | None:

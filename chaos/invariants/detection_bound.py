@@ -4,6 +4,7 @@ from chaos.figures import losses, untold
 from chaos.history import History
 from chaos.model import Verdict
 from chaos.ports import Invariant
+from chaos.words import within
 
 SLACK_S = 2.0
 
@@ -22,7 +23,8 @@ def judge(history: History) -> tuple[Verdict, str]:
             )
     if missing := untold(history):
         return Verdict.UNKNOWN, f"cannot be measured: {', '.join(missing)}"
-    return Verdict.VALID, f"{len(lost)} lost holders, each noticed in time"
+    told = [f"{loss.fault_id}: noticed after {loss.detected_s:.2f} s" for loss in lost]
+    return Verdict.VALID, within(told, [loss.lease_s + SLACK_S for loss in lost])
 
 
 INVARIANT = Invariant("detection_bound", judge)

@@ -3,6 +3,7 @@
 from chaos.history import History, items
 from chaos.model import Landed, Verdict
 from chaos.ports import Invariant
+from chaos.words import counted
 
 
 def judge(history: History) -> tuple[Verdict, str]:
@@ -15,7 +16,10 @@ def judge(history: History) -> tuple[Verdict, str]:
             return Verdict.UNKNOWN, f"{fault_id} has no receipt"
         if receipt["landed"] != Landed.LANDED:
             return Verdict.UNKNOWN, f"{fault_id} {receipt['landed']}: {receipt.get('evidence')}"
-    return Verdict.VALID, f"{len(planned)} faults landed"
+    return (
+        Verdict.VALID,
+        f"{counted(len(planned), 'fault')} landed with evidence",
+    )
 
 
 INVARIANT = Invariant("faults_landed", judge)

@@ -3,6 +3,7 @@
 from chaos.history import History
 from chaos.model import Verdict
 from chaos.ports import Invariant
+from chaos.words import counted
 
 CHANGES = {
     "LEASE_RENEWED",
@@ -33,7 +34,13 @@ def judge(history: History) -> tuple[Verdict, str]:
         refused += event.lease_id in fenced
     if not holder:
         return Verdict.UNKNOWN, "no lease was ever claimed"
-    return Verdict.VALID, f"{len(fenced)} superseded leases, {refused} of their calls refused"
+    if not fenced:
+        return Verdict.VALID, "no lease was superseded"
+    told = f"{counted(refused, 'late call')} refused" if refused else "no late call came"
+    return (
+        Verdict.VALID,
+        f"{counted(len(fenced), 'superseded lease')} changed nothing afterwards; {told}",
+    )
 
 
 INVARIANT = Invariant("fenced_holder", judge)

@@ -3,6 +3,7 @@
 from chaos.history import History, mapping
 from chaos.model import Verdict
 from chaos.ports import Invariant
+from chaos.words import counted
 
 
 def judge(history: History) -> tuple[Verdict, str]:
@@ -20,7 +21,8 @@ def judge(history: History) -> tuple[Verdict, str]:
         return Verdict.UNKNOWN, f"the last events are missing of: {', '.join(cut)}"
     if silent := history.one("collected")["silent"]:
         return Verdict.UNKNOWN, f"the last look at it got no answer: {silent}"
-    return Verdict.VALID, f"{len(history.events())} events, to the end of {len(ended)} jobs"
+    events = counted(len(history.events()), "event")
+    return Verdict.VALID, f"{events}, to the end of {counted(len(ended), 'job')}"
 
 
 ENDS = {"SUCCEEDED", "FAILED", "CANCELLED"}

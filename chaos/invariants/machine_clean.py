@@ -16,7 +16,7 @@ def judge(history: History) -> tuple[Verdict, str]:
     if left:
         told = "; ".join(f"{name}: {found}" for name, found in left.items())
         return Verdict.VIOLATED, f"left behind: {told}"
-    return Verdict.VALID, f"no {', '.join(COUNTED)} of this run"
+    return Verdict.VALID, f"no {', '.join(COUNTED[:-1])} or paused containers of this run"
 
 
 INVARIANT = Invariant("machine_clean", judge)

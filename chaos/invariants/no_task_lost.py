@@ -3,6 +3,7 @@
 from chaos.history import History, mapping
 from chaos.model import Verdict
 from chaos.ports import Invariant
+from chaos.words import counted
 
 
 def judge(history: History) -> tuple[Verdict, str]:
@@ -17,7 +18,7 @@ def judge(history: History) -> tuple[Verdict, str]:
             for role in lost
         )
         return Verdict.VIOLATED, told
-    return Verdict.VALID, f"{len(jobs)} jobs succeeded"
+    return Verdict.VALID, f"{counted(len(jobs), 'job')} submitted, none lost: each succeeded"
 
 
 INVARIANT = Invariant("no_task_lost", judge)

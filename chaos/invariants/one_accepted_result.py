@@ -5,6 +5,7 @@ from collections import Counter
 from chaos.history import History, items
 from chaos.model import Verdict
 from chaos.ports import Invariant
+from chaos.words import counted
 
 
 def judge(history: History) -> tuple[Verdict, str]:
@@ -28,7 +29,10 @@ def judge(history: History) -> tuple[Verdict, str]:
             )
     if not tasks:
         return Verdict.UNKNOWN, "no task was recorded"
-    return Verdict.VALID, f"{len(tasks)} tasks, one accepted result for each that completed"
+    return (
+        Verdict.VALID,
+        f"{counted(len(tasks), 'task')}, one accepted result for each that completed",
+    )
 
 
 INVARIANT = Invariant("one_accepted_result", judge)

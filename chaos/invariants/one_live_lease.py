@@ -3,6 +3,7 @@
 from chaos.history import Event, History, integer
 from chaos.model import Verdict
 from chaos.ports import Invariant
+from chaos.words import counted
 
 ENDS = {"LEASE_EXPIRED", "TASK_REQUEUED", "TASK_ATTEMPT_FAILED", "TASK_COMMIT_ACCEPTED"}
 BEGINS = {"LEASE_CLAIMED", "LEASE_RENEWED"}
@@ -33,7 +34,8 @@ def judge(history: History) -> tuple[Verdict, str]:
             number[event.task_id] = attempt
     if not claims:
         return Verdict.UNKNOWN, "no lease was ever claimed"
-    return Verdict.VALID, f"{claims} claims on {len(number)} tasks"
+    told = f"{counted(claims, 'claim')} on {counted(len(number), 'task')}"
+    return Verdict.VALID, f"{told}: never two live at once, attempt numbers only rose"
 
 
 def _two(event: Event, other: str) -> str:

@@ -4,6 +4,7 @@ from chaos.figures import losses, untold
 from chaos.history import History
 from chaos.model import Verdict
 from chaos.ports import Invariant
+from chaos.words import within
 
 RESTART_S = 30.0
 
@@ -26,7 +27,8 @@ def judge(history: History) -> tuple[Verdict, str]:
             )
     if missing := untold(history):
         return Verdict.UNKNOWN, f"cannot be measured: {', '.join(missing)}"
-    return Verdict.VALID, f"{len(lost)} lost holders, each recovered in time"
+    told = [f"{loss.fault_id}: went on after {loss.progressed_s:.2f} s" for loss in lost]
+    return Verdict.VALID, within(told, [loss.lease_s + RESTART_S for loss in lost])
 
 
 INVARIANT = Invariant("recovery_bound", judge)

@@ -25,13 +25,22 @@ def judge(history: History) -> tuple[Verdict, str]:
     if not resumed:
         return Verdict.UNKNOWN, "the log does not reach back to a resume"
     reasons = {
-        integer(line.get("step")): text(line.get("reason"))
+        integer(line.get("step")): _reason(line)
         for line in said
         if line.get("event") == "checkpoint_rejected"
     }
     if silent := [step for step in damaged if not reasons.get(step)]:
         return Verdict.VIOLATED, f"no reason is recorded for passing over step {silent[0]}"
-    return Verdict.VALID, "; ".join(f"step {step}: {reasons[step]}" for step in damaged)
+    steps = [str(line.get("step")) for line in said if line.get("event") == "resumed"]
+    refused = [f"step {step} refused ({reasons[step]})" for step in damaged]
+    return Verdict.VALID, "; ".join([*refused, f"resumed from step {', '.join(steps)}"])
+
+
+def _reason(line: dict[str, JsonValue]) -> str | None:
+    reason = text(line.get("reason"))
+    if reason is not None and "does not hash" in reason and line.get("part"):
+        return f"hash mismatch in {line['part']}"
+    return reason
 
 
 def _said(log: str) -> list[dict[str, JsonValue]]:

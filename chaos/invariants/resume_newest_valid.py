@@ -75,7 +75,9 @@ def _claimed_truly(history: History, chain: list[Resume]) -> tuple[Verdict, str]
     if (NOTHING if said is None else said) != taken.step:
         return Verdict.VIOLATED, f"the result says resumed_from {said}, it took over {_told(taken)}"
     resumes = [_told(resume) for resume in chain[1:]]
-    return Verdict.VALID, f"resumed from {', '.join(resumes)}" if resumes else "no resume"
+    if not resumes:
+        return Verdict.VALID, "no attempt was followed by another, so none resumed"
+    return Verdict.VALID, f"resumed from {', then '.join(resumes)}: the newest valid one"
 
 
 def _chain(history: History) -> list[Resume]:

@@ -23,7 +23,8 @@ def judge(history: History) -> tuple[Verdict, str]:
                 Verdict.VIOLATED,
                 f"{name} is {main[name]}, without faults it is {reference[name]}",
             )
-    return Verdict.VALID, f"equal {', '.join(COMPARED)}"
+    samples = main["samples_seen"]
+    return Verdict.VALID, f"the same weights after the same {samples} samples in the same order"
 
 
 def _metrics(history: History, role: str) -> dict[str, JsonValue]:

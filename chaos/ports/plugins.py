@@ -1,5 +1,6 @@
 """What faults, workloads and invariants are, and what a fault may see while it fires."""
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -98,3 +99,9 @@ class Invariant:
 
     name: str
     judge: Callable[[History], tuple[Verdict, str]]
+
+    @property
+    def meaning(self) -> str:
+        """What it states, in one sentence: the first line of its module."""
+        module = sys.modules.get(self.judge.__module__)
+        return ((module and module.__doc__) or "").partition("\n")[0]

@@ -11,7 +11,15 @@ from docker.models.containers import Container as DockerContainer
 
 from chaos.model import CannotRun, Container, NoTarget, NotOurs
 from chaos.ports import Death
-from chaos.targets.engine import OWNER, OWNER_KEY, RUN_KEY, SERVICE_KEY, by_labels, explained
+from chaos.targets.engine import (
+    OWNER,
+    OWNER_KEY,
+    ROLE_KEY,
+    RUN_KEY,
+    SERVICE_KEY,
+    by_labels,
+    explained,
+)
 
 COORDINATOR = "coordinator"
 
@@ -106,12 +114,19 @@ class RunContainers:
         return int(bindings[0]["HostPort"])
 
     def save_logs(self, folder: Path) -> None:
-        """Write the output of every container to `<folder>/<service>.log`."""
+        """Write the output of every container to `<folder>/<service>.log`.
+
+        What is no service of the composition (the helper) goes by its role, unless it said nothing.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         for found in self._all():
-            name = found.labels.get(SERVICE_KEY) or found.name
-            with explained(f"logs of {name}"), (folder / f"{name}.log").open("wb") as stream:
+            service = found.labels.get(SERVICE_KEY)
+            name = service or found.labels.get(ROLE_KEY) or found.name
+            path = folder / f"{name}.log"
+            with explained(f"logs of {name}"), path.open("wb") as stream:
                 stream.writelines(found.logs(stream=True, follow=False))
+            if service is None and path.stat().st_size == 0:
+                path.unlink()
 
     def _all(self) -> list[DockerContainer]:
         with explained("list of containers"):

@@ -13,6 +13,7 @@ from chaos.model import CannotRun
 OWNER_KEY = "dev.flashruntime.owner"
 OWNER = "flashruntime"
 RUN_KEY = "dev.flashruntime.run"
+ROLE_KEY = "dev.flashruntime.role"
 SERVICE_KEY = "com.docker.compose.service"
 CALL_TIMEOUT_S = 30
 

@@ -23,11 +23,10 @@ from docker.errors import ImageNotFound, NotFound
 from pydantic import BaseModel
 
 from chaos.model import CannotRun, JsonMap
-from chaos.targets.engine import by_labels, explained, run_labels
+from chaos.targets.engine import ROLE_KEY, by_labels, explained, run_labels
 
 READ_ONLY = "/look"
 WRITABLE = "/touch"
-ROLE_KEY = "dev.flashruntime.role"
 USER = "10001:10001"
 VOLUME = "checkpoints"
 NETWORK = "edge"

@@ -1,6 +1,7 @@
 """The adapters on a real engine and a real Toxiproxy."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +39,13 @@ def test_a_death_is_told_with_exit_code_and_monotonic_time(yard: Any) -> None:
     yard.world.containers.start(worker)
     yard.world.containers.start(worker)
     assert yard.world.containers.wait_death(worker, time.monotonic_ns(), 0.1) is None
+
+
+def test_logs_go_by_service_and_a_silent_helper_leaves_none(yard: Any, tmp_path: Path) -> None:
+    yard.world.stack._helper.start()
+    yard.world.stack.save_logs(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"coordinator.log", "toxiproxy.log", "worker-1.log", "worker-2.log"}
 
 
 def test_a_toxic_is_read_back_and_its_removal_may_be_repeated(yard: Any) -> None:

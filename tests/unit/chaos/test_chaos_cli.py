@@ -61,13 +61,17 @@ def test_a_valid_run_exits_0_and_leaves_the_whole_run_directory(cli: Cli, storm:
     assert latest().resolve().name.endswith("-storm-3")
 
 
-def test_the_run_ends_with_a_table(
+def test_the_run_ends_with_a_table_what_its_columns_mean_and_the_page_to_open(
     cli: Cli, storm: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cli("run")
-    *_, heads, row = capsys.readouterr().out.strip().splitlines()
+    *_, heads, row, legend, page = capsys.readouterr().out.strip().splitlines()
     assert heads.split()[:3] == ["experiment", "verdict", "landed"]
+    assert "goodput ≤" in heads
     assert row.split()[:3] == ["storm", "valid", "1/1"]
+    assert all(word in legend for word in ("mttd:", "mttr:", "goodput:", "steps heard of"))
+    assert page.startswith("open chaos-runs/")
+    assert Path(page.removeprefix("open ")).is_file()
 
 
 def test_a_missed_fault_exits_3(cli: Cli, storm: Any) -> None:
@@ -116,6 +120,35 @@ def test_a_stack_that_does_not_start_exits_4_and_is_healed(
     assert cli("run") == 4
     assert machine.runs() == ()
     assert json.loads((latest() / "verdict.json").read_bytes())["reason"] == "port 8000 is taken"
+
+
+def test_of_a_run_that_could_not_start_all_say_why_and_show_the_log_and_nothing_else(
+    cli: Cli, storm: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def up(self: Any) -> None:
+        raise CannotRun("worker-1 has exited with 1")
+
+    def save_logs(self: Any, folder: Path) -> None:
+        (folder / "worker-1.log").write_text("early\n" * 9 + "the volume is gone\n")
+        (folder / "worker-11.log").write_text("all is well\n")
+
+    monkeypatch.setattr("chaos.testing.FakeSystem.up", up)
+    monkeypatch.setattr("chaos.testing.FakeSystem.save_logs", save_logs)
+    assert cli("run") == 4
+    run = capsys.readouterr().out
+    assert cli("check", str(latest())) == 4
+    check = capsys.readouterr().out
+    report = (latest() / "report.html").read_text().partition("</style>")[2]
+    for told in (run, check, report):
+        assert "cannot run" in told
+        assert "worker-1 has exited with 1" in told
+        assert "the volume is gone" in told
+        assert "all is well" not in told
+        assert "unknown" not in told
+    assert "<svg" not in report
+    verdict = json.loads((latest() / "verdict.json").read_bytes())
+    assert (verdict["verdict"], verdict["end"]) == ("unknown", "cannot_run")
+    assert verdict["invariants"] == []
 
 
 @pytest.mark.parametrize("verb", [["run"], ["heal"], ["run", "--dry-run"]])
@@ -179,6 +212,8 @@ def test_of_several_exit_codes_1_comes_before_4_before_3(codes: list[int], expec
         ["run", "strom"],
         ["run", "--workers", "1"],
         ["run", "--workers", "99"],
+        ["run", "--workers", "0"],
+        ["run", "--planted", "roses"],
         ["check", "nowhere"],
         ["replay", "nowhere"],
     ],
@@ -187,8 +222,26 @@ def test_what_does_not_exist_is_a_usage_error(
     cli: Cli, storm: Any, argv: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli(*argv) == 2
-    assert capsys.readouterr().err.startswith("chaos: ")
+    told = capsys.readouterr()
+    assert told.err.startswith("chaos: ")
+    assert told.out == ""
     assert not Path("chaos-runs").exists()
+
+
+def test_an_unknown_plant_is_refused_with_the_known_ones(
+    cli: Cli, storm: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli("run", "--planted", "roses") == 2
+    assert "known: no_fencing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["abc", "-1", "1.5", "9" * 5000])
+def test_a_seed_that_is_none_is_told_the_rule(
+    cli: Cli, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        cli("run", f"--seed={word}")
+    assert "must be a whole number from 0" in capsys.readouterr().err
 
 
 def test_a_mistyped_experiment_is_told_the_likely_name(
@@ -275,6 +328,18 @@ def test_check_judges_a_saved_run_again(
     capsys.readouterr()
     assert cli("check", str(latest()), "--json") == 0
     assert json.loads(capsys.readouterr().out) == json.loads(before)
+
+
+def test_check_judges_by_more_invariants_on_request(
+    cli: Cli, storm: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli("run")
+    more = ("--invariant", "rejection_recorded", "--invariant", "fenced_holder")
+    assert cli("check", str(latest()), *more) == 3
+    shown = capsys.readouterr().out
+    assert "rejection_recorded" in shown
+    assert cli("check", str(latest()), "--invariant", "wishes") == 2
+    assert "no invariant 'wishes'; known: " in capsys.readouterr().err
 
 
 def test_check_of_a_history_that_was_changed_finds_it(cli: Cli, storm: Any) -> None:

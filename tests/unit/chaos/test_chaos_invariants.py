@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from chaos import registry
 from chaos.history import History, Record
 from chaos.judge import STANDING, judge
-from chaos.model import Verdict
+from chaos.model import Finding, Verdict
+from chaos.words import counted
 
 S = 1_000_000_000
 NAMES = ("resume_newest_valid", "same_as_reference", *STANDING)
@@ -415,7 +416,10 @@ def test_a_system_that_is_not_steady_again_is_found() -> None:
 
 
 DAMAGED = {"evidence": {"corrupted": [{"step": 20, "manifest_id": "m-20"}]}}
-REJECTED = '{"event": "checkpoint_rejected", "step": 20, "reason": "does not hash"}'
+REJECTED = (
+    '{"event": "checkpoint_rejected", "step": 20, "part": "state-3.bin", '
+    '"reason": "state-3.bin does not hash to the sha256 in the manifest"}'
+)
 OLDER = '{"event": "resumed", "step": 10, "manifest_id": "m-10"}'
 NEWER = '{"event": "resumed", "step": 20, "manifest_id": "m-20"}'
 
@@ -439,10 +443,41 @@ def test_a_damaged_checkpoint_is_passed_over_for_a_recorded_reason(
     assert judged("rejection_recorded", story) is verdict
 
 
+def test_what_was_refused_and_taken_instead_is_told_in_one_sentence() -> None:
+    story = tell(Shape([(2, False)]))
+    story.add("fault_receipt", fault_id="flip", landed="landed", **DAMAGED)
+    change(story, "job_final", logs=f"{REJECTED}\n{OLDER}\n")
+    (finding,) = findings("rejection_recorded", story)
+    told = "step 20 refused (hash mismatch in state-3.bin); resumed from step 10"
+    assert finding.detail == told
+
+
+def test_what_holds_is_told_with_the_reason_why_that_is_good() -> None:
+    (one,) = findings("one_live_lease", tell(Shape([])))
+    assert one.detail.endswith("never two live at once, attempt numbers only rose")
+    (none,) = findings("detection_bound", tell(Shape([])))
+    assert none.detail == "no holder was lost, so there was nothing to measure"
+
+
+def test_every_invariant_states_what_it_means_in_one_sentence() -> None:
+    for invariant in INVARIANTS.values():
+        assert invariant.meaning.endswith((".", ":")), invariant.name
+        assert len(invariant.meaning) < 100
+
+
+@pytest.mark.parametrize(("number", "told"), [(0, "0 claims"), (1, "1 claim"), (2, "2 claims")])
+def test_nouns_follow_their_number(number: int, told: str) -> None:
+    assert counted(number, "claim") == told
+
+
 def test_without_damage_there_is_nothing_to_reject() -> None:
     assert judged("rejection_recorded", tell(Shape([]))) is Verdict.UNKNOWN
 
 
 def judged(name: str, story: Story) -> Verdict:
-    (invariant,) = registry.invariants([name])
-    return judge(History(story.records), [invariant]).findings[0].verdict
+    (finding,) = findings(name, story)
+    return finding.verdict
+
+
+def findings(name: str, story: Story) -> tuple[Finding, ...]:
+    return judge(History(story.records), registry.invariants([name])).findings
