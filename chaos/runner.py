@@ -14,7 +14,7 @@ from chaos.alive import mark
 from chaos.controller import Controller, End, Outcome, Run
 from chaos.history import History
 from chaos.judge import Judgement, invariants_of, judge
-from chaos.model import CannotRun, ChaosError, JobRequest, JsonValue, UsageError, Verdict
+from chaos.model import CannotRun, JobRequest, JsonValue, UsageError, Verdict
 from chaos.observe import POLL_S
 from chaos.ports import Machine
 from chaos.schedule import Experiment, Plan, make_plan
@@ -89,7 +89,10 @@ def prepare(
     )
     kinds = registry.faults()
     if unknown := [action.kind for action in plan.schedule if action.kind not in kinds]:
-        raise ChaosError(f"experiment {experiment.name}: no fault of kind {unknown[0]!r}")
+        raise UsageError(
+            f"experiment {experiment.name}: no fault of kind {unknown[0]!r}; "
+            f"known: {', '.join(sorted(kinds))}"
+        )
     registry.invariants(experiment.invariants)
     return plan, jobs
 

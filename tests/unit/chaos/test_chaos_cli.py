@@ -5,6 +5,7 @@ import shutil
 import signal
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -298,6 +299,26 @@ def test_a_dry_run_needs_no_engine(
     assert cli("run", "--dry-run", "--json") == 0
     (plan,) = json.loads(capsys.readouterr().out)
     assert plan["images"] == {}
+
+
+@pytest.mark.parametrize("wrong", ["kind", "invariants"])
+def test_a_dry_run_catches_an_experiment_that_names_what_there_is_not(
+    cli: Cli,
+    fake_registry: Any,
+    *,
+    kill: Any,
+    action: Any,
+    experiment: Any,
+    wrong: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    change: dict[str, Any] = {"kind": "wish"} if wrong == "kind" else {}
+    storm = experiment(replace(action(5), **change))
+    storm = replace(storm, invariants=("wish",)) if wrong == "invariants" else storm
+    fake_registry(kill(), storm)
+    assert cli("run", "--dry-run") == 2
+    told = capsys.readouterr().err
+    assert "'wish'; known: " in told
 
 
 def test_json_goes_to_stdout_and_progress_to_stderr(
