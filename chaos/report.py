@@ -12,6 +12,7 @@ from chaos.model import JsonValue, Verdict
 from chaos.page import badge, folded, table, whole
 from chaos.words import counted
 
+WORST_FIRST = (Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.VALID)
 REPEAT = "python -m chaos run"
 
 
@@ -189,7 +190,7 @@ def _finding_table(judgement: Judgement) -> str:
                 badge(found.verdict),
                 escape(found.detail),
             )
-            for found in judgement.findings
+            for found in sorted(judgement.findings, key=lambda f: WORST_FIRST.index(f.verdict))
         ),
     )
 

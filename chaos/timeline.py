@@ -163,7 +163,7 @@ def _marks(history: History) -> list[Mark]:
                 label, tone = resumes.get(str(event.lease_id), (label, tone))
             lane = f"job {roles.get(str(event.job_id), '?')}"
             detail = f"{event.data.get('node_id') or ''} {event.lease_id or ''}".strip()
-            main = event.type in {"LEASE_CLAIMED", "LEASE_EXPIRED"}
+            main = event.type in {"LEASE_CLAIMED", "TASK_COMMIT_ACCEPTED"}
             marks.append(Mark(lane, event.mono_ns, label, tone, detail, main))
     marks.sort(key=lambda mark: mark.lane)
     for record in history.records:

@@ -12,6 +12,7 @@ import pytest
 from chaos import registry
 from chaos.history import History, Record
 from chaos.judge import Judgement, invariants_of, judge
+from chaos.model import Finding, Verdict
 from chaos.report import html, junit, told, write
 from chaos.timeline import holders, render
 
@@ -93,6 +94,13 @@ def test_the_report_tells_the_story_from_what_it_does_to_the_command_that_repeat
     places = [text.find(part) for part in order]
     assert -1 not in places
     assert places == sorted(places)
+
+
+def test_what_does_not_hold_stands_first(told_run: Any) -> None:
+    judgement, history = told_run
+    bad = Finding("mine", Verdict.VIOLATED, "because")
+    text = html(replace(judgement, findings=(*judgement.findings, bad)), history)
+    assert text.index("<b>mine</b>") < text.index("<b>same_as_reference</b>")
 
 
 def test_goodput_is_told_as_a_bound_with_what_it_leaves_out(told_run: Any) -> None:
