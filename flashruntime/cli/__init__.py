@@ -19,6 +19,7 @@ VERBS = {
     "serve": "run the coordinator",
     "work": "run a worker",
     "verify": "verify the checkpoints of a tree",
+    "verify-resume": "prove that a command resumes exactly",
 }
 EXTRAS = {"httpx": "client", "uvicorn": "service", "fastapi": "service"}
 
@@ -37,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _overview() -> ArgumentParser:
-    listed = "\n".join(f"  {verb:8} {purpose}" for verb, purpose in VERBS.items())
+    listed = "\n".join(f"  {verb:13} {purpose}" for verb, purpose in VERBS.items())
     parser = ArgumentParser(
         prog="flashruntime",
         usage="flashruntime VERB ...",
@@ -53,7 +54,7 @@ def _overview() -> ArgumentParser:
 def _run(verb: str, words: list[str]) -> int:
     parser = ArgumentParser(prog=f"flashruntime {verb}")
     try:
-        module = import_module(f"flashruntime.cli.{verb}")
+        module = import_module(f"flashruntime.cli.{verb.replace('-', '_')}")
         parser.description = module.__doc__
         module.add_arguments(parser)
         code: int = module.run(parser.parse_args(words), parser)

@@ -14,6 +14,7 @@ from flashruntime.clock import SystemClock
 from flashruntime.errors import InvalidInput
 from flashruntime.launch.cores import usable_cores
 from flashruntime.launch.local import LocalLauncher
+from flashruntime.launch.spec import Launcher
 from flashruntime.protocol.jobs import JobState
 from flashruntime.sdk.home import RunHome
 from flashruntime.sdk.journal import Earlier, read_run
@@ -55,6 +56,18 @@ def submit(  # noqa: PLR0917 (a public signature)
     return run
 
 
+def submit_through(
+    launcher: Launcher,
+    workload: CommandWorkload,
+    output_dir: Path,
+    *,
+    max_restarts: int = 0,
+    timeout_s: float | None = None,
+) -> Run:
+    """Run a workload in the background, its processes started by `launcher`."""
+    return _start(_plan(workload, output_dir, max_restarts, None, timeout_s), False, launcher)
+
+
 def _plan(
     workload: CommandWorkload,
     output_dir: str | Path | None,
@@ -88,13 +101,13 @@ def _check_whole(name: str, value: object, least: int, most: int) -> None:
         raise InvalidInput(f"{name}={value!r} must be a whole number from {least} to {most}")
 
 
-def _start(plan: Plan, watch: bool | None) -> Run:
+def _start(plan: Plan, watch: bool | None, launcher: Launcher | None = None) -> Run:
     home = RunHome(plan.output_dir)
     home.open()
     try:
         plan.clear()
         record = Record(plan, SystemClock(), _history(plan.output_dir))
-        supervisor = Supervisor(record, LocalLauncher())
+        supervisor = Supervisor(record, launcher or LocalLauncher())
         ended = Flag()
         run = Run(record, supervisor.cancel, ended)
         listener = watcher(record, watch)

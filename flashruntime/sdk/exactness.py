@@ -1,0 +1,269 @@
+"""Proves that a script resumes exactly: one undisturbed run, runs with kills, one comparison."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from flashruntime.checkpoint import lineage
+from flashruntime.checkpoint.difference import Comparison, Difference, compare_parts
+from flashruntime.checkpoint.lineage import Admission
+from flashruntime.checkpoint.store import Resume, load, steps
+from flashruntime.errors import InvalidInput
+from flashruntime.protocol.jobs import JobState
+from flashruntime.sdk.kills import KillingLauncher, Moment, Pace, Watched, choose_moments
+from flashruntime.sdk.metrics import compare_metrics, final_metrics
+from flashruntime.sdk.run import Run
+from flashruntime.sdk.submit import submit_through
+from flashruntime.sdk.workload import CommandWorkload
+
+MAX_KILLS = 1_000
+MAX_VAIN_RUNS = 3
+TELL_EVERY_S = 10.0
+LEAST_LIMIT_S = 60.0
+LIMIT_FACTOR = 5.0
+LOG_LINES = 20
+
+Compare = Callable[[Resume, Resume], Comparison]
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be proven; `root` takes the files, `compare` has a comparison by framework."""
+
+    workload: CommandWorkload
+    kills: int
+    seed: int
+    root: Path
+    ignore: frozenset[str] = frozenset()
+    compare: Mapping[str, Compare] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.kills <= MAX_KILLS:
+            raise InvalidInput(f"kills={self.kills} must be a whole number from 1 to {MAX_KILLS}")
+        if len(self.workload.tasks) > 1:
+            raise InvalidInput("a fan-out cannot be verified; give the command of one task")
+        if self.root.is_dir() and any(self.root.iterdir()):
+            raise InvalidInput(f"{self.root} is not empty; name a directory that is, or a new one")
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A kill that landed: the step that was shown, and the one from which the next attempt went on.
+
+    `resumed_from` 0 means from the start, None that the next attempt does not tell.
+    """
+
+    step: int | None
+    resumed_from: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether exactness is proven, and why; `facts` say what was compared."""
+
+    proven: bool
+    reason: str
+    differences: list[Difference] = field(default_factory=list)
+    facts: list[str] = field(default_factory=list)
+    kills: list[Kill] = field(default_factory=list)
+    missed: int = 0
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    differences: list[Difference]
+    facts: list[str]
+    common_step: int | None
+
+
+class Examination:
+    """One proof; `tell` is given a line whenever something happens, from several threads."""
+
+    def __init__(self, request: Request, tell: Tell) -> None:
+        self._request = request
+        self._tell = tell
+        self._kills: list[Kill] = []
+        self._missed = 0
+        self._chance = Random(request.seed)
+
+    def run(self) -> Verdict:
+        """Do all of it. CheckpointError where a checkpoint cannot be read."""
+        whole, pace = self._undisturbed("undisturbed", None)
+        if whole.state is not JobState.SUCCEEDED:
+            return self._failed("the undisturbed run failed", whole)
+        told = "no step shown" if pace.steps is None else f"{pace.steps} steps"
+        self._tell(f"undisturbed run: {told} in {pace.duration_s:.1f} s")
+        vain, number, compared = 0, 0, _Compared([], [], None)
+        while len(self._kills) < self._request.kills and vain < MAX_VAIN_RUNS:
+            number += 1
+            before = len(self._kills)
+            run = self._disturbed(f"killed-{number}", pace)
+            vain = 0 if len(self._kills) > before else vain + 1
+            if run.state is not JobState.SUCCEEDED:
+                return self._failed("the run with kills failed, the undisturbed one did not", run)
+            compared = self._compared(whole, run)
+            if compared.differences:
+                return self._differs(whole, compared)
+        return self._equal(compared)
+
+    def _undisturbed(self, name: str, limit_s: float | None) -> tuple[Run, Pace]:
+        launcher = KillingLauncher([], lambda _: None)
+        run = self._await(name, launcher, 0, limit_s)
+        pace = launcher.launched[-1].pace if launcher.launched else Pace(0.0)
+        return run, pace
+
+    def _disturbed(self, name: str, pace: Pace) -> Run:
+        """Run with the kills that are still to land; add those that did."""
+        wanted = self._request.kills
+        moments = choose_moments(wanted - len(self._kills), pace, self._chance)
+        sent = len(self._kills)
+
+        def on_kill(watched: Watched) -> None:
+            nonlocal sent
+            sent += 1
+            self._tell(f"kill {sent} of {wanted}: {_where(watched)}")
+
+        launcher = KillingLauncher(moments, on_kill)
+        limit_s = LEAST_LIMIT_S + LIMIT_FACTOR * (len(moments) + 1) * pace.duration_s
+        run = self._await(name, launcher, 1, limit_s)
+        landed = [watched for watched in launcher.launched if watched.landed]
+        self._kills += [_kill(watched, launcher.launched) for watched in landed]
+        self._missed += len(moments) - len(landed)
+        if len(landed) < len(moments):
+            self._tell(f"{len(moments) - len(landed)} kills missed: the script had ended before")
+        return run
+
+    def _await(
+        self, name: str, launcher: KillingLauncher, max_restarts: int, limit_s: float | None
+    ) -> Run:
+        workload, place = self._request.workload, self._request.root / name
+        self._tell(f"{name}: started")
+        run = submit_through(
+            launcher, workload, place, max_restarts=max_restarts, timeout_s=limit_s
+        )
+        try:
+            while not run.wait(TELL_EVERY_S).terminal:
+                step = launcher.launched[-1].progress.step if launcher.launched else None
+                self._tell(f"{name}: {'running' if step is None else f'at step {step}'}")
+        except BaseException:
+            run.cancel()
+            raise
+        return run
+
+    def _compared(self, whole: Run, run: Run) -> _Compared:
+        metrics = compare_metrics(final_metrics(whole), final_metrics(run), self._request.ignore)
+        differences, facts = [], [_metrics_fact(metrics.compared, metrics.ignored)]
+        final, step = whole.attempts[-1].step, run.attempts[-1].step
+        if final != step:
+            differences.append(Difference("last step", f"{step} instead of {final}"))
+        trees = _tree(whole), _tree(run)
+        common = next((each for each in steps(trees[0]) if each in steps(trees[1])), None)
+        if common is not None:
+            found = self._checkpoints(trees, common)
+            differences += found.differences
+            facts = [f"checkpoint of step {common}: {'; '.join(found.facts)}", *facts]
+            if final is not None and common < final:
+                facts.append(
+                    f"no checkpoint at the end: of the steps {common + 1} to {final} only the "
+                    "metrics tell; checkpoint after the last step"
+                )
+        return _Compared(differences + metrics.differences, facts, common)
+
+    def _checkpoints(self, trees: tuple[Path, Path], step: int) -> Comparison:
+        found = [_load(tree, step) for tree in trees]
+        for resume, whose in zip(found, ("undisturbed run", "run with kills"), strict=True):
+            if not isinstance(resume, Resume):
+                what = f"checkpoint of step {step} of the {whose}"
+                return Comparison([Difference(what, resume)], [])
+        first, second = (resume for resume in found if isinstance(resume, Resume))
+        if first.manifest.framework == second.manifest.framework:
+            compare = self._request.compare.get(first.manifest.framework, compare_parts)
+            return compare(first, second)
+        return compare_parts(first, second)
+
+    def _differs(self, whole: Run, compared: _Compared) -> Verdict:
+        """Find out whether kills are to blame at all: a second undisturbed run tells."""
+        self._tell("it differs; running undisturbed once more, to see whether kills are the cause")
+        control, _ = self._undisturbed("undisturbed-2", None)
+        reason = "the resumed run differs from the undisturbed one"
+        if control.state is JobState.SUCCEEDED and self._compared(whole, control).differences:
+            reason = (
+                "two undisturbed runs differ too, so that nothing can be said of the resumed one; "
+                "seed the script's random streams and use deterministic operations first"
+            )
+        return self._verdict(reason, differences=compared.differences, facts=compared.facts)
+
+    def _equal(self, compared: _Compared) -> Verdict:
+        wanted, landed = self._request.kills, len(self._kills)
+        if landed < wanted:
+            reason = f"only {landed} of {wanted} kills landed before the script had ended"
+        elif compared.common_step is None:
+            reason = (
+                "nothing to compare: the two runs left no checkpoint of the same step "
+                "(flashruntime.torch.checkpoint or flashruntime.attempt.Attempt.save, best after "
+                "the last step); metrics alone were compared and are equal"
+            )
+        elif not any(kill.resumed_from for kill in self._kills):
+            reason = (
+                "no attempt resumed from a checkpoint, so that nothing was shown of resuming; "
+                "checkpoint more often, or give more kills"
+            )
+        else:
+            reason = f"{landed} of {wanted} kills landed, and nothing differs"
+            return self._verdict(reason, proven=True, facts=compared.facts)
+        return self._verdict(reason, facts=compared.facts)
+
+    def _failed(self, what: str, run: Run) -> Verdict:
+        return self._verdict(f"{what}: {run.reason}", log=run.logs(LOG_LINES))
+
+    def _verdict(
+        self,
+        reason: str,
+        *,
+        proven: bool = False,
+        differences: list[Difference] | None = None,
+        facts: list[str] | None = None,
+        log: str = "",
+    ) -> Verdict:
+        return Verdict(
+            proven, reason, differences or [], facts or [], self._kills, self._missed, log
+        )
+
+
+def _tree(run: Run) -> Path:
+    return run.output_dir / "local" / "ckpt"
+
+
+def _load(tree: Path, step: int) -> Resume | str:
+    """Return the checkpoint of a step, or why it cannot be used."""
+    admits = Admission(lineage.read(tree, lineage.numbers(tree)))
+    found = load(tree, step, admits)
+    return found if isinstance(found, Resume) else f"is {found.kind}: {found.reason}"
+
+
+def _where(watched: Watched) -> str:
+    progress, moment = watched.progress, watched.moment
+    if progress.step is None:
+        delay_s = moment.delay_s if isinstance(moment, Moment) else 0.0
+        return f"{delay_s:.2f} s after its start, no step shown"
+    came = progress.resumed_from
+    return f"at step {progress.step}, resumed from {'the start' if came is None else came}"
+
+
+def _kill(watched: Watched, launched: list[Watched]) -> Kill:
+    after = launched.index(watched) + 1
+    progress = launched[after].progress if after < len(launched) else None
+    resumed_from = None
+    if progress is not None and progress.step is not None:
+        resumed_from = progress.resumed_from or 0
+    return Kill(watched.progress.step, resumed_from)
+
+
+def _metrics_fact(compared: list[str], ignored: list[str]) -> str:
+    if not compared and not ignored:
+        return "no metrics.json"
+    left_out = f"; not compared: {', '.join(ignored)}" if ignored else ""
+    return f"metrics: {', '.join(compared) or 'none'}{left_out}"

@@ -1,0 +1,147 @@
+"""Where two checkpoints of training runs differ: which tensor, RNG stream or sample position."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from flashruntime.checkpoint.difference import (
+    Comparison,
+    Difference,
+    Place,
+    compare_parts,
+    same_bits,
+    same_parts,
+    shown,
+    walk,
+)
+from flashruntime.checkpoint.store import Resume
+from flashruntime.errors import CheckpointError
+from flashruntime.torch.state import unpack
+
+
+def compare_states(first: Resume, second: Resume) -> Comparison:
+    """Compare what the helper saved; other contents are compared part by part.
+
+    Parts of other bytes may still hold the same state: then there is no difference.
+    """
+    try:
+        here = unpack(first.parts)
+        there = here if same_parts(first.parts, second.parts) else unpack(second.parts)
+    except CheckpointError:
+        return compare_parts(first, second)
+    found = {} if there is here else dict(_differences(here, there))
+    differences = [Difference(what, detail) for what, detail in found.items()]
+    return Comparison(differences, list(_facts(here, first.step)))
+
+
+def _differences(first: dict[str, Any], second: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    seen: set[str] = set()
+    for place, here, there in walk(first, second, _equal):
+        what = _name(place, here)
+        if what not in seen:
+            seen.add(what)
+            yield what, _detail(here, there)
+
+
+def _equal(first: Any, second: Any) -> bool:
+    first, second = _tensor(first), _tensor(second)
+    if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
+        return same_bits(first, second)
+    if (first.dtype, first.shape, first.layout) != (second.dtype, second.shape, second.layout):
+        return False
+    if first.layout is not torch.strided or first.is_quantized:
+        return bool(torch.equal(_dense(first), _dense(second)))
+    return bool(torch.equal(_bytes(first), _bytes(second)))
+
+
+def _tensor(value: Any) -> Any:
+    return torch.from_numpy(value) if type(value).__name__ == "ndarray" else value
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.dequantize() if tensor.is_quantized else tensor.to_dense()
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+
+
+def _name(place: Place, value: Any) -> str:
+    """Return what a place in the helper's state means to its user."""
+    top, *rest = place
+    if top == "objects":
+        kind = "tensor" if isinstance(_tensor(value), torch.Tensor) else "value"
+        return f"{kind} {'.'.join(map(str, rest))}"
+    if top == "rng" and rest:
+        return _stream(rest)
+    if top == "data" and rest[:1] == ["start"]:
+        return f"sample order of the epoch under way ({_stream(rest[1:])})"
+    if top == "data":
+        return f"sample position {'.'.join(map(str, rest))}".rstrip()
+    return ".".join(map(str, place))
+
+
+def _stream(rest: list[object]) -> str:
+    if rest[:1] == ["generators"]:
+        return f"RNG stream of the loader's generator {rest[1] if len(rest) > 1 else ''}".rstrip()
+    return f"RNG stream {rest[0]}" if rest else "RNG streams"
+
+
+def _detail(first: Any, second: Any) -> str:
+    first, second = _tensor(first), _tensor(second)
+    if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
+        return f"{_short(second)} instead of {_short(first)}"
+    if (first.dtype, first.shape) != (second.dtype, second.shape):
+        return f"{_short(second)} instead of {_short(first)}"
+    here, there = (
+        _dense(each) if each.layout is not torch.strided or each.is_quantized else each
+        for each in (first, second)
+    )
+    rows = (_bytes(each).reshape(here.numel(), -1) for each in (here, there))
+    unequal = (next(rows) != next(rows)).any(1)
+    at = int(unequal.nonzero()[0])
+    pair = f"{there.reshape(-1)[at].item()!r} instead of {here.reshape(-1)[at].item()!r}"
+    return f"{int(unequal.sum())} of {here.numel()} values, the first at index {at}: {pair}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    return shown(value)
+
+
+def _facts(state: dict[str, Any], step: int) -> Iterator[str]:
+    tensors = list(_tensors(state.get("objects")))
+    values = sum(tensor.numel() for tensor in tensors)
+    yield f"{len(tensors)} tensors with {values} values, bit for bit"
+    streams = [name for name in state.get("rng") or {} if name != "generators"]
+    if streams:
+        yield f"RNG streams {', '.join(streams)}"
+    data = state.get("data")
+    if data:
+        yield _samples(data, step)
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    value = _tensor(value)
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _samples(data: dict[str, Any], step: int) -> str:
+    """Say where the loader stands; one batch a step from the start means none twice, none left."""
+    epoch, batch, size, batch_size = map(data.get, ("epoch", "batch", "size", "batch_size"))
+    where = f"sample position: epoch {epoch}, batch {batch}"
+    if epoch is not None and batch is not None and size and batch_size:
+        for batches in {-(-size // batch_size), size // batch_size}:
+            if epoch * batches + batch == step:
+                proof = f"{step} batches in {step} steps"
+                return f"{where}; {proof}: each sample exactly once an epoch"
+    return where
