@@ -16,10 +16,14 @@ Equal = Callable[[Any, Any], bool]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`what` names the thing, `detail` says how the second differs from the first."""
+    """`what` names the thing, `detail` says how the second differs from the first.
+
+    A stream of random numbers is apart: nothing may have seeded it, and nothing may draw from it.
+    """
 
     what: str
     detail: str
+    is_stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Proves that a script resumes exactly: one undisturbed run, runs with kills, one comparison."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -88,6 +88,7 @@ class Examination:
         self._kills: list[Kill] = []
         self._missed = 0
         self._chance = Random(request.seed)
+        self._by_chance: set[str] | None = None
 
     def run(self) -> Verdict:
         """Do all of it. CheckpointError where a checkpoint cannot be read."""
@@ -106,7 +107,9 @@ class Examination:
                 return self._failed("the run with kills failed, the undisturbed one did not", run)
             compared = self._compared(whole, run)
             if compared.differences:
-                return self._differs(whole, compared)
+                compared = self._without_chance(whole, compared)
+            if compared.differences:
+                return self._differs(compared)
         return self._equal(compared)
 
     def _undisturbed(self, name: str, limit_s: float | None) -> tuple[Run, Pace]:
@@ -184,12 +187,26 @@ class Examination:
             return compare(first, second)
         return compare_parts(first, second)
 
-    def _differs(self, whole: Run, compared: _Compared) -> Verdict:
-        """Find out whether kills are to blame at all: a second undisturbed run tells."""
-        self._tell("it differs; running undisturbed once more, to see whether kills are the cause")
-        control, _ = self._undisturbed("undisturbed-2", None)
+    def _without_chance(self, whole: Run, compared: _Compared) -> _Compared:
+        """Leave out streams in which undisturbed runs differ as well: nothing has seeded them."""
+        if self._by_chance is None:
+            self._tell("it differs; running undisturbed once more, to see what differs by itself")
+            control, _ = self._undisturbed("undisturbed-2", None)
+            found = self._compared(whole, control).differences
+            self._by_chance = {each.what for each in found}
+        chance = [each for each in compared.differences if each.what in self._by_chance]
+        unseeded = [each.what for each in chance if each.is_stream]
+        left = [each for each in compared.differences if each.what not in unseeded]
+        facts = list(compared.facts)
+        if unseeded:
+            note = "not compared, for two undisturbed runs differ there (seed it)"
+            facts.append(f"{note}: {', '.join(unseeded)}")
+        return replace(compared, differences=left, facts=facts)
+
+    def _differs(self, compared: _Compared) -> Verdict:
         reason = "the resumed run differs from the undisturbed one"
-        if control.state is JobState.SUCCEEDED and self._compared(whole, control).differences:
+        by_chance = self._by_chance or set()
+        if any(difference.what in by_chance for difference in compared.differences):
             reason = (
                 "two undisturbed runs differ too, so that nothing can be said of the resumed one; "
                 "seed the script's random streams and use deterministic operations first"

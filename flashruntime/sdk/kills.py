@@ -19,6 +19,7 @@ from flashruntime.launch.spec import LaunchSpec
 from flashruntime.protocol.failures import EndedBy, Evidence
 
 POLL_S = 0.002
+STARTUP_SHARE = 0.125
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +32,28 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How an undisturbed process went: its steps, if it tells them, and the time for one."""
+    """How an undisturbed process went: its steps, if it tells them, the time for one, its start."""
 
     duration_s: float
     steps: int | None = None
     step_s: float = 0.0
+    startup_s: float = 0.0
 
 
 def choose_moments(kills: int, pace: Pace, chance: Random) -> list[Moment]:
-    """Return moments spread over a run: by step where it tells its steps, else by time."""
-    if pace.steps is not None and pace.steps > 1:
-        at = sorted(chance.randrange(1, pace.steps) for _ in range(kills))
-        return [Moment(step, chance.random() * pace.step_s) for step in at]
-    return [Moment(None, chance.random() * pace.duration_s) for _ in range(kills)]
+    """Return moments spread over a run: by step where it tells its steps, else by time.
+
+    Of those by step a share falls into the start of a process, while it resumes.
+    """
+    if pace.steps is None or pace.steps < 2:
+        return [Moment(None, chance.random() * pace.duration_s) for _ in range(kills)]
+    at = sorted(chance.randrange(1, pace.steps) for _ in range(kills))
+    return [
+        Moment(None, chance.random() * pace.startup_s)
+        if chance.random() < STARTUP_SHARE
+        else Moment(step, chance.random() * pace.step_s)
+        for step in at
+    ]
 
 
 class Watched:
@@ -76,7 +86,7 @@ class Watched:
             return Pace(self._ended_s - self._began_s, last)
         step, at_s = self._first
         step_s = (self._ended_s - at_s) / max(1, last - step)
-        return Pace(self._ended_s - self._began_s, last, step_s)
+        return Pace(self._ended_s - self._began_s, last, step_s, at_s - self._began_s)
 
     def attach(self, process: LocalProcess, on_kill: Callable[["Watched"], None]) -> None:
         """Begin to watch `process`; `on_kill` is called right after the kill."""

@@ -19,6 +19,8 @@ from flashruntime.checkpoint.store import Resume
 from flashruntime.errors import CheckpointError
 from flashruntime.torch.state import unpack
 
+CAUSES_FIRST = ("data", "rng")
+
 
 def compare_states(first: Resume, second: Resume) -> Comparison:
     """Compare what the helper saved; other contents are compared part by part.
@@ -30,18 +32,23 @@ def compare_states(first: Resume, second: Resume) -> Comparison:
         there = here if same_parts(first.parts, second.parts) else unpack(second.parts)
     except CheckpointError:
         return compare_parts(first, second)
-    found = {} if there is here else dict(_differences(here, there))
-    differences = [Difference(what, detail) for what, detail in found.items()]
+    differences = [] if there is here else _differences(here, there)
     return Comparison(differences, list(_facts(here, first.step)))
 
 
-def _differences(first: dict[str, Any], second: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    seen: set[str] = set()
-    for place, here, there in walk(first, second, _equal):
-        what = _name(place, here)
-        if what not in seen:
-            seen.add(what)
-            yield what, _detail(here, there)
+def _differences(first: dict[str, Any], second: dict[str, Any]) -> list[Difference]:
+    """Return one difference a name, causes first: position, order, streams, then what follows."""
+    found: dict[str, Difference] = {}
+    for top in sorted(first.keys() | second.keys(), key=_rank):
+        for place, here, there in walk(first.get(top), second.get(top), _equal, (top,)):
+            what = _name(place, here)
+            if what not in found:
+                found[what] = Difference(what, _detail(here, there), "RNG stream" in what)
+    return list(found.values())
+
+
+def _rank(top: str) -> tuple[int, str]:
+    return (CAUSES_FIRST.index(top) if top in CAUSES_FIRST else len(CAUSES_FIRST), top)
 
 
 def _equal(first: Any, second: Any) -> bool:
