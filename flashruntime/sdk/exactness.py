@@ -170,8 +170,8 @@ class Examination:
             facts = [f"checkpoint of step {common}: {'; '.join(found.facts)}", *facts]
             if final is not None and common < final:
                 facts.append(
-                    f"no checkpoint at the end: of the steps {common + 1} to {final} only the "
-                    "metrics tell; checkpoint after the last step"
+                    f"the two runs share no checkpoint of the last step: of the steps "
+                    f"{common + 1} to {final} only metrics tell; checkpoint after the last one"
                 )
         return _Compared(differences + metrics.differences, facts, common)
 
