@@ -81,7 +81,7 @@ def _print(verdict: Verdict, took_s: float) -> None:
     if len(verdict.differences) > MAX_DIFFERENCES:
         print(f"  ... and {len(verdict.differences) - MAX_DIFFERENCES} more differences")
     for fact in verdict.facts:
-        print(f"  compared: {plain(fact)}")
+        print(f"  {plain(fact)}")
     print(f"  kills: {_kills(verdict)}; {took_s:.1f} s in all")
     if verdict.log:
         print(verdict.log)

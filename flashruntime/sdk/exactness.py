@@ -52,7 +52,7 @@ class Request:
 class Kill:
     """A kill that landed: the step that was shown, and the one from which the next attempt went on.
 
-    `resumed_from` 0 means from the start, None that the next attempt does not tell.
+    `resumed_from` 0 means from the start, None that no later attempt tells.
     """
 
     step: int | None
@@ -61,7 +61,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether exactness is proven, and why; `facts` say what was compared."""
+    """Whether exactness is proven, and why; `facts` say what was compared, and what was not."""
 
     proven: bool
     reason: str
@@ -167,10 +167,10 @@ class Examination:
         if common is not None:
             found = self._checkpoints(trees, common)
             differences += found.differences
-            facts = [f"checkpoint of step {common}: {'; '.join(found.facts)}", *facts]
+            facts.insert(0, f"compared: checkpoint of step {common}: {'; '.join(found.facts)}")
             if final is not None and common < final:
                 facts.append(
-                    f"the two runs share no checkpoint of the last step: of the steps "
+                    "note: the two runs share no checkpoint of the last step: of the steps "
                     f"{common + 1} to {final} only metrics tell; checkpoint after the last one"
                 )
         return _Compared(differences + metrics.differences, facts, common)
@@ -199,7 +199,7 @@ class Examination:
         left = [each for each in compared.differences if each.what not in unseeded]
         facts = list(compared.facts)
         if unseeded:
-            note = "not compared, for two undisturbed runs differ there (seed it)"
+            note = "note: not compared, for two undisturbed runs differ there (seed it)"
             facts.append(f"{note}: {', '.join(unseeded)}")
         return replace(compared, differences=left, facts=facts)
 
@@ -271,16 +271,16 @@ def _where(watched: Watched) -> str:
 
 
 def _kill(watched: Watched, launched: list[Watched]) -> Kill:
-    after = launched.index(watched) + 1
-    progress = launched[after].progress if after < len(launched) else None
-    resumed_from = None
-    if progress is not None and progress.step is not None:
-        resumed_from = progress.resumed_from or 0
+    """Look up from where the first later attempt went on that lived long enough to tell."""
+    later = launched[launched.index(watched) + 1 :]
+    told = (each.progress for each in later if each.progress.step is not None)
+    progress = next(told, None)
+    resumed_from = None if progress is None else progress.resumed_from or 0
     return Kill(watched.progress.step, resumed_from)
 
 
 def _metrics_fact(compared: list[str], ignored: list[str]) -> str:
     if not compared and not ignored:
-        return "no metrics.json"
+        return "note: no metrics.json"
     left_out = f"; not compared: {', '.join(ignored)}" if ignored else ""
-    return f"metrics: {', '.join(compared) or 'none'}{left_out}"
+    return f"compared: metrics: {', '.join(compared) or 'none'}{left_out}"

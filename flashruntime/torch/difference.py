@@ -121,7 +121,7 @@ def _short(value: Any) -> str:
 def _facts(state: dict[str, Any], step: int) -> Iterator[str]:
     tensors = list(_tensors(state.get("objects")))
     values = sum(tensor.numel() for tensor in tensors)
-    yield f"{len(tensors)} tensors with {values} values, bit for bit"
+    yield f"{len(tensors)} tensors with {values} values"
     streams = [name for name in state.get("rng") or {} if name != "generators"]
     if streams:
         yield f"RNG streams {', '.join(streams)}"

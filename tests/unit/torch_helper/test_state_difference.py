@@ -39,7 +39,7 @@ def test_equal_states_say_what_was_compared_and_that_each_sample_came_once(saved
     found = compare(saved, state(), state())
     assert found.differences == []
     assert found.facts == [
-        "1 tensors with 3 values, bit for bit",
+        "1 tensors with 3 values",
         "RNG streams python, torch",
         "sample position: epoch 2, batch 2; 8 batches in 8 steps: "
         "each sample exactly once an epoch",
