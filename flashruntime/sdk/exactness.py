@@ -221,7 +221,7 @@ class Examination:
             reason = (
                 "nothing to compare: the two runs left no checkpoint of the same step "
                 "(flashruntime.torch.checkpoint or flashruntime.attempt.Attempt.save, best after "
-                "the last step); metrics alone were compared and are equal"
+                "the last step); only metrics, if any, could be compared"
             )
         elif not any(kill.resumed_from for kill in self._kills):
             reason = (

@@ -86,6 +86,15 @@ def test_a_script_that_never_checkpoints_proves_nothing(verify) -> None:
     assert "1 landed (1 began anew)" in shown
 
 
+def test_a_script_without_the_helper_is_killed_by_time(verify) -> None:
+    code = "import time\nwhile time.process_time() < 0.3: pass"
+    status, shown = verify(code, "--kills", "2", "--seed", "3")
+    assert status == 1
+    assert "nothing to compare" in shown
+    assert re.search(r"kill 2 of 2: 0\.\d+ s after its start, no step shown", shown)
+    assert "2 landed (2 went on from an unknown step)" in shown
+
+
 def test_a_script_that_differs_by_itself_is_not_blamed_on_the_kills(verify) -> None:
     code = (HEAD + RESTORE + LOOP).replace("random.seed(1)", "random.seed()")
     status, shown = verify(code, "--kills", "1", "--seed", "3")
