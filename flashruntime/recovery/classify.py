@@ -1,174 +1,182 @@
 """Name a failure by its strongest evidence; what the evidence does not show stays `unknown`.
 
-Order: what the worker did itself, the signal, the exit code, the uncaught error.
+Order: what the worker did itself, the signal, the exit code, the uncaught error. Each reason ends
+in the name of the rule that decided, so that a decision can be reproduced.
 """
 
-import errno
+import re
 import signal
 from collections.abc import Callable
 
-from flashruntime.protocol.failures import EndedBy, Evidence, FailureClass
-from flashruntime.recovery.signals import MAX_QUOTE, Raised, fatal_signal, raised, signal_name
-
-Finding = tuple[FailureClass, str]
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_USER_ERRORS = _names("""
-    ArithmeticError AssertionError AttributeError ConfigError FileExistsError
-    FileNotFoundError FloatingPointError ImportError IndentationError IndexError InvalidInput
-    IsADirectoryError KeyError
-    LookupError ModuleNotFoundError NameError NotADirectoryError NotImplementedError
-    OverflowError PermissionError RecursionError SyntaxError TabError TypeError
-    UnboundLocalError ValueError ZeroDivisionError
-""")
-_DATA_ERRORS = _names("""
-    BadGzipFile BadZipFile EOFError JSONDecodeError ParserError UnicodeDecodeError
-    UnicodeError UnpicklingError
-""")
-_NETWORK_ERRORS = _names("""
-    BrokenPipeError ChunkedEncodingError ConnectError ConnectTimeout ConnectionAbortedError
-    ConnectionError ConnectionRefusedError ConnectionResetError DistBackendError
-    DistNetworkError DistStoreError HTTPError IncompleteRead MaxRetryError NewConnectionError
-    ProtocolError ReadError ReadTimeout ReadTimeoutError RemoteDisconnected
-    RemoteProtocolError SSLError Timeout TimeoutError URLError gaierror
-""")
-_MEMORY_ERRORS = frozenset({"MemoryError", "OutOfMemoryError"})
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN}
-_STORAGE = {errno.EIO, errno.ESTALE, errno.EREMOTEIO}
-_NETWORK = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ECONNRESET}
-_NETWORK |= {errno.ECONNREFUSED, errno.ETIMEDOUT, errno.EPIPE}
-_RUNTIME_TEXTS: tuple[tuple[str, FailureClass], ...] = (
-    ("CUDA out of memory", FailureClass.RESOURCE_EXHAUSTED),
-    ("CUDA error: out of memory", FailureClass.RESOURCE_EXHAUSTED),
-    ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED", FailureClass.RESOURCE_EXHAUSTED),
-    ("CUDA error: device-side assert triggered", FailureClass.APPLICATION_ERROR),
-    ("CUDA error: uncorrectable ECC error", FailureClass.ACCELERATOR_FAILURE),
-    ("Error(s) in loading state_dict", FailureClass.APPLICATION_ERROR),
-    ("NCCL error", FailureClass.COMMUNICATION_ERROR),
+from flashruntime.protocol.failures import EndedBy, Evidence
+from flashruntime.protocol.failures import FailureClass as C
+from flashruntime.recovery.cause import (
+    ROOT_CAUSE_SIGNAL,
+    find_abort,
+    find_cause,
+    led_to_by_environment,
 )
+from flashruntime.recovery.names import WRAPPERS
+from flashruntime.recovery.raised import MAX_QUOTE, Raised, errno_in_words, reported
+from flashruntime.recovery.rules import ENVIRONMENT, first_fit
+from flashruntime.recovery.signals import fatal_signal, signal_name
+from flashruntime.recovery.tail import Tail, read_tail
+
+Finding = tuple[C, str]
+
+_NO_DETAIL = "no detail reported"
+_BY_WORKER = "on the worker: "
+_FULL = {"ENOSPC", "EDQUOT", "ENOMEM", "EMFILE", "ENFILE", "EAGAIN"}
+_LIMITS = {signal.SIGXCPU: "its limit of CPU time", signal.SIGXFSZ: "its limit of file size"}
+_LAUNCHER_STOPPED = re.compile(r"Process \d+ got signal: (\d{1,2})$")
+_BUS_ERROR = "ERROR: Unexpected bus error encountered in worker."
+_USAGE_ERROR = re.compile(r"[\w.-]{1,200}(?: [\w-]{1,50})?: error: .+")
+_NO_SCRIPT = re.compile(r"\S{1,500}: (?:can't open file '|No module named \S+$)")
 
 
 def classify(evidence: Evidence) -> Finding:
     """Return what kind of failure the evidence shows, and a reason that a person understands."""
-    return _RULES[evidence.ended_by](evidence)
+    return _BY_END[evidence.ended_by](evidence)
+
+
+def _found(rule: str, kind: C, reason: str) -> Finding:
+    return kind, f"{reason} [rule {rule}]"
+
+
+def _own(rule: str, kind: C, words: str, otherwise: str) -> Callable[[Evidence], Finding]:
+    """The answer for an end that the worker or launcher brought about or saw itself."""
+
+    def answer(evidence: Evidence) -> Finding:
+        return _found(rule, kind, f"{words}: {(evidence.message or otherwise)[:MAX_QUOTE]}")
+
+    return answer
 
 
 def _spawn_error(evidence: Evidence) -> Finding:
-    error = Raised(evidence.error_type or "OSError", evidence.message or "")
-    if error.errno in _FULL:
-        return FailureClass.RESOURCE_EXHAUSTED, f"the process could not start: {error.quote()}"
-    text = _quoted(evidence.message, "no detail reported")
-    return FailureClass.APPLICATION_ERROR, f"the command could not start: {text}"
-
-
-def _missing_outputs(evidence: Evidence) -> Finding:
-    text = _quoted(evidence.message, "no detail reported")
-    return (
-        FailureClass.APPLICATION_ERROR,
-        f"the command ended well but required outputs are missing: {text}",
-    )
-
-
-def _bad_inputs(evidence: Evidence) -> Finding:
-    text = _quoted(evidence.message, "no detail reported")
-    return FailureClass.ARTIFACT_CORRUPTION, f"an input is not what the job named: {text}"
-
-
-def _stopped(evidence: Evidence) -> Finding:
-    text = _quoted(evidence.message, "preemption notice or shutdown")
-    return FailureClass.PREEMPTION, f"the worker ended the attempt itself: {text}"
-
-
-def _lease_lost(evidence: Evidence) -> Finding:
-    text = _quoted(evidence.message, "it ended the attempt")
-    return FailureClass.NODE_LOSS, f"the worker lost its lease: {text}"
-
-
-def _hung(evidence: Evidence) -> Finding:
-    text = _quoted(evidence.message, "no sign of progress")
-    return FailureClass.UNKNOWN, f"the process hung: {text}"
+    text = (evidence.message or _NO_DETAIL)[:MAX_QUOTE]
+    if errno_in_words(evidence.message or "") in _FULL:
+        return _found("spawn-resources", C.RESOURCE_EXHAUSTED, f"the process cannot start: {text}")
+    return _found("spawn", C.APPLICATION_ERROR, f"the command could not start: {text}")
 
 
 def _worker_error(evidence: Evidence) -> Finding:
-    error = raised(evidence)
-    finding = None if error is None else _environment(error)
-    if finding is not None:
-        return finding
-    text = _quoted(evidence.message, "no detail reported")
-    return FailureClass.UNKNOWN, f"the worker could not run the attempt: {text}"
+    text = evidence.message or _NO_DETAIL
+    error = reported(evidence.error_type or "", text.removeprefix(_BY_WORKER))
+    rule = first_fit(error, ENVIRONMENT)
+    if rule is not None:
+        return _found(f"worker-{rule.name}", rule.kind, error.quote())
+    words = f"the worker could not run the attempt: {text[:MAX_QUOTE]}"
+    return _found("worker-error", C.UNKNOWN, words)
 
 
 def _signal(evidence: Evidence) -> Finding:
     number = fatal_signal(evidence)
     name = signal_name(number)
+    as_code = f", reported as exit code {evidence.exit_code}"
+    seen = "" if evidence.ended_by is EndedBy.SIGNAL else as_code
     if number == signal.SIGTERM:
-        return FailureClass.PREEMPTION, f"the process was asked to stop ({name})"
+        return _found(
+            "asked-to-stop", C.PREEMPTION, f"the process was asked to stop ({name}){seen}"
+        )
     if number == signal.SIGKILL:
-        return FailureClass.WORKER_CRASH, f"the process was killed ({name}), cause unknown"
-    return FailureClass.WORKER_CRASH, f"the process died of {name}"
+        words = f"the process was killed ({name}){seen}, cause unknown"
+        return _found("killed", C.WORKER_CRASH, words)
+    if number in _LIMITS:
+        words = f"the process exceeded {_LIMITS[signal.Signals(number)]} ({name}){seen}"
+        return _found("limit", C.RESOURCE_EXHAUSTED, words)
+    if number == signal.SIGBUS and read_tail(evidence.log_tail or "").last_line.startswith(
+        _BUS_ERROR
+    ):
+        words = f"{name}{seen}: shared memory is too small: raise the container's shm_size"
+        return _found("shared-memory-signal", C.RESOURCE_EXHAUSTED, words)
+    cause = find_abort(evidence) if number == signal.SIGABRT else None
+    rule = None if cause is None else first_fit(cause)
+    if cause is not None and rule is not None:
+        return _found(f"abort-{rule.name}", rule.kind, f"{_told(cause, rule.hint)} ({name}{seen})")
+    return _found("crashed", C.WORKER_CRASH, f"the process died of {name}{seen}")
 
 
 def _exit(evidence: Evidence) -> Finding:
-    code = evidence.exit_code
     if fatal_signal(evidence) is not None:
-        kind, reason = _signal(evidence)
-        return kind, f"{reason}, reported as exit code {code}"
-    error = raised(evidence)
+        return _signal(evidence)
+    error = find_cause(evidence)
     if error is not None:
         return _exception(error)
+    return _bare_exit(evidence, read_tail(evidence.log_tail or ""))
+
+
+def _bare_exit(evidence: Evidence, tail: Tail) -> Finding:
+    """Name an exit without an uncaught error: only what its code and last line prove together."""
+    code, last = evidence.exit_code, tail.last_line[:MAX_QUOTE]
     if code in {126, 127}:
         what = "found but is not executable" if code == 126 else "not found"
-        text = _quoted(evidence.message, f"a command was {what}")
-        return FailureClass.APPLICATION_ERROR, f"{text} (exit code {code})"
-    return FailureClass.UNKNOWN, f"exit code {code}, no error reported by the process"
+        text = (evidence.message or f"a command was {what}")[:MAX_QUOTE]
+        return _found("no-command", C.APPLICATION_ERROR, f"{text} (exit code {code})")
+    if code == 2 and _USAGE_ERROR.fullmatch(last):
+        return _found("usage", C.APPLICATION_ERROR, last)
+    if code in {1, 2} and _NO_SCRIPT.match(last):
+        return _found("no-script", C.APPLICATION_ERROR, last)
+    if last and (rule := first_fit(Raised("", last, is_certain=False), ENVIRONMENT)):
+        return _found(f"last-line-{rule.name}", rule.kind, _told(Raised("", last), rule.hint))
+    words = f"exit code {code}, no error found in its log"
+    return _found("bare-exit", C.UNKNOWN, f"{words}; last line: {last!r}" if last else words)
 
 
 def _exception(error: Raised) -> Finding:
-    environment = _environment(error)
-    if environment is not None:
-        return environment
-    name = error.type_name
-    if name in _DATA_ERRORS:
-        return FailureClass.DATA_ERROR, error.quote()
-    if name in _USER_ERRORS:
-        return FailureClass.APPLICATION_ERROR, error.quote()
-    return FailureClass.UNKNOWN, error.quote()
+    if error.type_name == "SignalException" and (found := _LAUNCHER_STOPPED.match(error.message)):
+        kind = C.PREEMPTION if int(found[1]) == signal.SIGTERM else C.WORKER_CRASH
+        return _found("launcher-stopped", kind, error.quote())
+    if error.type_name in WRAPPERS:
+        return _wrapper(error)
+    rule = first_fit(error)
+    if rule is None:
+        return _found("error-not-known", C.UNKNOWN, error.quote())
+    if rule.is_about_type and rule.kind in {C.APPLICATION_ERROR, C.DATA_ERROR}:
+        first = led_to_by_environment(error)
+        if first is not None:
+            words = f"{error.quote()}, after {first.quote()}"
+            return _found("turned-into-another", C.UNKNOWN, words)
+    return _found(rule.name, rule.kind, _told(error, rule.hint))
 
 
-def _environment(error: Raised) -> Finding | None:
-    """Return what an error says about memory, disk, network or device; None if nothing."""
-    name, text = error.type_name, error.message
-    for start, kind in _RUNTIME_TEXTS:
-        if text.startswith(start):
-            return kind, error.quote()
-    if "killed by signal: Bus error" in text and name == "RuntimeError":
-        hint = "shared memory is probably too small: raise the container's shm_size"
-        return FailureClass.RESOURCE_EXHAUSTED, f"{error.quote()} ({hint})"
-    if name in _MEMORY_ERRORS or error.errno in _FULL:
-        return FailureClass.RESOURCE_EXHAUSTED, error.quote()
-    if error.errno in _STORAGE:
-        return FailureClass.STORAGE_TIMEOUT, error.quote()
-    if name in _NETWORK_ERRORS or error.errno in _NETWORK:
-        return FailureClass.COMMUNICATION_ERROR, error.quote()
-    return None
+def _wrapper(error: Raised) -> Finding:
+    """A launcher says that a process of its group has failed, but not of what."""
+    root = error.message.rpartition("Root Cause (first observed failure):")[2]
+    if found := ROOT_CAUSE_SIGNAL.search(root):
+        number = int(found[1])
+        words = f"a process of the group died of {signal_name(number)}"
+        kind = C.PREEMPTION if number == signal.SIGTERM else C.WORKER_CRASH
+        return _found("member-crashed", kind, words)
+    rule = first_fit(error)
+    if rule is not None:
+        return _found(rule.name, rule.kind, error.quote())
+    words = f"a process of the group failed without telling its error ({error.type_name})"
+    return _found("member-failed", C.UNKNOWN, words)
 
 
-def _quoted(text: str | None, otherwise: str) -> str:
-    return (text or otherwise)[:MAX_QUOTE]
+def _told(error: Raised, hint: str | None) -> str:
+    quote = error.quote() if error.type_name else error.message
+    return quote if hint is None else f"{quote} ({hint})"
 
 
-_RULES: dict[EndedBy, Callable[[Evidence], Finding]] = {
+_BY_END: dict[EndedBy, Callable[[Evidence], Finding]] = {
     EndedBy.SPAWN_ERROR: _spawn_error,
-    EndedBy.MISSING_OUTPUTS: _missing_outputs,
-    EndedBy.BAD_INPUTS: _bad_inputs,
-    EndedBy.STOPPED: _stopped,
-    EndedBy.LEASE_LOST: _lease_lost,
-    EndedBy.HUNG: _hung,
+    EndedBy.MISSING_OUTPUTS: _own(
+        "missing-outputs", C.APPLICATION_ERROR,
+        "the command ended well but required outputs are missing", _NO_DETAIL,
+    ),
+    EndedBy.BAD_INPUTS: _own(
+        "bad-inputs", C.ARTIFACT_CORRUPTION, "an input is not what the job named", _NO_DETAIL
+    ),
+    EndedBy.STOPPED: _own(
+        "stopped", C.PREEMPTION, "the worker ended the attempt itself",
+        "preemption notice or shutdown",
+    ),
+    EndedBy.LEASE_LOST: _own(
+        "lease-lost", C.NODE_LOSS, "the worker lost its lease", "it ended the attempt"
+    ),
+    EndedBy.HUNG: _own("hung", C.UNKNOWN, "the process hung", "no sign of progress"),
     EndedBy.WORKER_ERROR: _worker_error,
     EndedBy.SIGNAL: _signal,
     EndedBy.EXIT: _exit,
-}
+}  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Protocol
 from flashruntime.protocol.failures import Decision, Evidence, FailureClass, RecoveryAction
 from flashruntime.recovery.classify import classify
 
-POLICY_VERSION = "2026.1"
+POLICY_VERSION = "2026.2"
 _MAX_EXPONENT = 20
 
 
@@ -42,7 +42,9 @@ TABLE: dict[FailureClass, Row] = {
     FailureClass.DATA_ERROR: _FAIL,
     FailureClass.WORKER_CRASH: _retry(1.0, 30.0, final=True),
     FailureClass.NODE_LOSS: _FREE_RETRY,
-    FailureClass.ACCELERATOR_FAILURE: Row(RecoveryAction.REPLACE_NODE, False, 1.0, 30.0),
+    FailureClass.ACCELERATOR_FAILURE: Row(
+        RecoveryAction.REPLACE_NODE, False, 5.0, 30.0, repeat_is_final=True
+    ),
     FailureClass.COMMUNICATION_ERROR: _retry(2.0, 60.0),
     FailureClass.NETWORK_DEGRADATION: _retry(2.0, 60.0),
     FailureClass.STORAGE_TIMEOUT: _retry(2.0, 60.0),

@@ -120,7 +120,7 @@ def test_a_trial_that_fails_fast_stops_the_fan_out(bench: Bench, ready: Path) ->
         options={"parallel": 2, "max_restarts": 3},
     )
     assert run.state is FAILED
-    assert run.reason == "task 0: ValueError: bad lr"
+    assert run.reason.startswith("task 0: ValueError: bad lr [rule ")
     states = [trial["state"] for trial in run.trials]
     assert states == ["FAILED", *["CANCELLED"] * 4]
     assert len(run.attempts) == 2
@@ -407,7 +407,8 @@ def test_under_torchrun_the_error_of_the_rank_is_the_reason(
     resources = flash.Resources(nproc_per_node=2)
     run = bench.run(code, resources=resources, options={"max_restarts": 3})
     assert (run.state, len(run.attempts)) == (FAILED, 1)
-    assert run.reason == words
+    assert run.reason is not None
+    assert run.reason.startswith(f"{words} [rule ")
 
 
 def test_a_progress_line_is_shown_where_it_is_asked_for(

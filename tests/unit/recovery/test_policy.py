@@ -8,6 +8,7 @@ from flashruntime.leases.record import TaskHistory
 from flashruntime.protocol.failures import EndedBy, Evidence, FailureClass, RecoveryAction
 from flashruntime.recovery import POLICY_VERSION, decide, decide_with_history
 from flashruntime.recovery.policy import TABLE
+from flashruntime.recovery.rules import RULES
 
 CRASH = Evidence(ended_by=EndedBy.SIGNAL, signal=11, step=4)
 PLAIN = Evidence(ended_by=EndedBy.EXIT, exit_code=1)
@@ -25,7 +26,7 @@ def test_every_class_has_a_row() -> None:
 def test_a_deterministic_error_fails_the_job_at_once() -> None:
     decision = decide(error("KeyError", "'x'"), 0, 3, False)
     assert (decision.action, decision.exhausted) == (RecoveryAction.FAIL_JOB, False)
-    assert decision.reason == "KeyError: 'x'"
+    assert decision.reason == "KeyError: 'x' [rule user-type]"
     assert decision.policy_version == POLICY_VERSION
 
 
@@ -96,3 +97,17 @@ def test_counted_errors_always_come_to_an_end(
         assert decision.action is RecoveryAction.FAIL_JOB
         assert decision.backoff_s == 0.0
     assert decision == decide(evidence, errors, max_errors, repeated)
+
+
+def test_a_faulty_accelerator_is_left_after_a_pause_and_not_for_ever() -> None:
+    """The user's budget is not spent, but the same fault at the same step is no accident."""
+    fault = error("RuntimeError", "CUDA error: an illegal memory access was encountered")
+    first = decide(fault, 0, 1, False)
+    assert (first.action, first.counts_as_error) == (RecoveryAction.REPLACE_NODE, False)
+    assert first.backoff_s >= 2.5
+    assert decide(fault, 0, 99, True).action is RecoveryAction.FAIL_JOB
+
+
+def test_every_rule_has_a_name_of_its_own() -> None:
+    names = [rule.name for rule in RULES]
+    assert len(names) == len(set(names))

@@ -70,4 +70,4 @@ def test_the_reason_speaks_of_restarts() -> None:
     assert decide_task(KILLED, budget, 2, "").reason.startswith(
         "3 failed attempts, max_restarts is 2; last: the process was killed"
     )
-    assert decide_task(BUG, Budget(), 0, "").reason == "ValueError: x"
+    assert decide_task(BUG, Budget(), 0, "").reason == "ValueError: x [rule user-type]"
