@@ -9,7 +9,7 @@ from pathlib import Path
 
 from flashruntime.launch.files import open_regular
 from flashruntime.launch.spec import LaunchSpec
-from flashruntime.protocol.failures import Decision, EndedBy, Evidence
+from flashruntime.protocol.failures import Decision, EndedBy, Evidence, FailureClass
 
 MAX_ERROR_FILE_BYTES = 256 * 1024
 MAX_WORDS = 200
@@ -59,6 +59,8 @@ def with_last_words(decision: Decision, evidence: Evidence) -> Decision:
     The line is a hint for people: nothing has been decided by it.
     """
     told = evidence.error_type or evidence.message
+    if decision.failure_class is not FailureClass.UNKNOWN:
+        return decision
     if evidence.ended_by is not EndedBy.EXIT or not evidence.exit_code or told:
         return decision
     words = _last_line(evidence.log_tail or "")

@@ -118,8 +118,7 @@ def _bare_exit(evidence: Evidence, tail: Tail) -> Finding:
         return _found("no-script", C.APPLICATION_ERROR, last)
     if last and (rule := first_fit(Raised("", last, is_certain=False), ENVIRONMENT)):
         return _found(f"last-line-{rule.name}", rule.kind, _told(Raised("", last), rule.hint))
-    words = f"exit code {code}, no error found in its log"
-    return _found("bare-exit", C.UNKNOWN, f"{words}; last line: {last!r}" if last else words)
+    return _found("bare-exit", C.UNKNOWN, f"exit code {code}, no error found in its log")
 
 
 def _exception(error: Raised) -> Finding:
