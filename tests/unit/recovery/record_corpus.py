@@ -2,6 +2,7 @@
 
 python tests/unit/recovery/record_corpus.py NAME... records corpus/NAME.toml in corpus/NAME.json,
 with NAME:ID only one of its situations.
+Those of torch.toml need an interpreter with PyTorch (in the test image, little /dev/shm).
 Under log_only a second run lacks the error file, as a program has that is no Python of ours.
 """
 
