@@ -11,6 +11,9 @@ MAX_QUOTE = 300
 _ERRNO = re.compile(r"\[Errno (\d{1,4})\] ")
 _ERRNO_OF_RUST = re.compile(r"[^\n]{0,4000}\(os error (\d{1,4})\)[\"')\]]{0,4}$")
 _URL_ERROR = re.compile(r"<urlopen error \[Errno (\d{1,4})\] ")
+_OWN_SAVE = re.compile(
+    r"the checkpoint of step \d+ could not be written to [^\n]{0,4096}: \[Errno (\d{1,4})\] "
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class Raised:
             found = _ERRNO.match(self.message)
         elif self.type_name == "URLError":
             found = _URL_ERROR.match(self.message)
+        elif self.type_name == "CheckpointError":
+            found = _OWN_SAVE.match(self.message)
         else:
             found = _ERRNO_OF_RUST.match(self.message)
         return None if found is None else errno.errorcode.get(int(found[1]))

@@ -3,8 +3,8 @@
 import random
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 
