@@ -1,6 +1,7 @@
 """Where two checkpoints, or two values, differ: bit for bit, and by name. Needs no framework."""
 
 import json
+import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -45,11 +46,12 @@ ABSENT = Absent()
 
 
 def same_bits(first: Any, second: Any) -> bool:
-    """Return whether two plain values are the same; NaN equals NaN, 0.0 is not -0.0, 1 not True."""
+    """Return whether two plain values are the same; any NaN equals any other, 0.0 is not -0.0, 1 not True."""
     if type(first) is not type(second):
         return False
     if isinstance(first, float):
-        return struct.pack("d", first) == struct.pack("d", second)
+        both_nan = math.isnan(first) and math.isnan(second)
+        return both_nan or struct.pack("d", first) == struct.pack("d", second)
     return bool(first == second)
 
 

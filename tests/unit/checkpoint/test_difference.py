@@ -42,6 +42,7 @@ def test_values_that_compare_equal_may_still_differ(first: Any, second: Any) -> 
 
 def test_nan_equals_nan() -> None:
     assert same_bits(math.nan, math.nan)
+    assert same_bits(math.nan, -math.nan), "JSON keeps no sign of a NaN"
 
 
 @given(JSON)

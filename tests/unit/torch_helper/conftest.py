@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-# The image that runs these tests has torch; elsewhere a module that needs it to be read is left out.
+# The image that runs these tests has torch; elsewhere this module cannot even be read.
 collect_ignore = [] if find_spec("torch") else ["test_state_difference.py"]
 DIGITS = Path(__file__).parents[3] / "chaos" / "payloads" / "digits.py"
 
