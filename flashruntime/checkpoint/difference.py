@@ -46,7 +46,7 @@ ABSENT = Absent()
 
 
 def same_bits(first: Any, second: Any) -> bool:
-    """Return whether two plain values are the same; any NaN equals any other, 0.0 is not -0.0, 1 not True."""
+    """Return whether two plain values are the same; 0.0 is not -0.0, 1 not True; NaN is any NaN."""
     if type(first) is not type(second):
         return False
     if isinstance(first, float):
