@@ -111,8 +111,8 @@ def goodput(history: History, role: str = "main") -> float | None:
     """Return useful steps / executed steps of a job, None where they cannot be counted.
 
     Executed are, for each attempt, the steps from where it took over to its last one: as the
-    accepted attempt says; of a lost one as the coordinator heard or its newest checkpoint shows,
-    so that its very last steps are missing.
+    accepted attempt says; of a lost one as the coordinator heard, as its newest checkpoint or
+    the save that a fault interrupted shows. Steps after that are missing: an upper bound.
     """
     starts = {
         str(link["attempt_id"]): integer(link.get("step")) or 0
@@ -121,7 +121,8 @@ def goodput(history: History, role: str = "main") -> float | None:
         for link in items(tree.get("lineage"))
     }
     ends: dict[str, int] = {}
-    for attempt_id, step in (*_heard(history, role), *_saved(history, role)):
+    seen = (*_heard(history, role), *_saved(history, role), *_interrupted(history, role))
+    for attempt_id, step in seen:
         ends[attempt_id] = max(step, ends.get(attempt_id, 0))
     ends |= _accepted_end(history, role)
     executed = sum(max(0, end - starts.get(attempt, 0)) for attempt, end in ends.items())
@@ -142,6 +143,15 @@ def _saved(history: History, role: str) -> Iterator[tuple[str, int]]:
             attempt_id, step = text(found.get("attempt_id")), integer(found.get("step"))
             if tree.get("role") == role and attempt_id is not None and step is not None:
                 yield attempt_id, step
+
+
+def _interrupted(history: History, role: str) -> Iterator[tuple[str, int]]:
+    own = {e.lease_id for e in history.events() if history.role_of().get(str(e.job_id)) == role}
+    for receipt in history.of("fault_receipt"):
+        evidence = mapping(receipt.get("evidence"))
+        lease_id, step = text(evidence.get("lease_id")), integer(evidence.get("step"))
+        if lease_id in own and lease_id is not None and step is not None:
+            yield lease_id, step
 
 
 def _accepted_end(history: History, role: str) -> dict[str, int]:

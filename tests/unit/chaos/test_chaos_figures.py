@@ -95,5 +95,12 @@ def test_the_coordinators_times_are_not_compared_with_those_of_another_boot() ->
     assert (loss.detected_s, loss.reclaimed_s) == (None, None)
 
 
+def test_a_save_that_a_fault_interrupted_proves_the_steps_before_it() -> None:
+    evidence = {"lease_id": "a", "step": 55}
+    interrupted = (12, "fault_receipt", {"fault_id": "f", "evidence": evidence})
+    foreign = (12, "fault_receipt", {"fault_id": "g", "evidence": evidence | {"lease_id": "z"}})
+    assert goodput(history(*LOST, interrupted, foreign)) == pytest.approx(60 / 75)
+
+
 def test_without_a_loss_there_are_no_times_and_goodput_may_be_unknown() -> None:
     assert figures(history()) == {"mttd_s": [], "reclaim_s": [], "mttr_s": [], "goodput": None}
