@@ -11,7 +11,7 @@ from pathlib import Path
 from chaos.model import JobRequest
 
 SCRIPT = Path(__file__).resolve().parents[1] / "payloads" / "digits.py"
-STEPS = 80
+STEPS = 140
 EVERY = 10
 WIDTH = 2048
 BATCH = 8
