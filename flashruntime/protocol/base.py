@@ -1,14 +1,11 @@
 """The base of every wire model, and strict JSON."""
 
 import json
-import re
 import unicodedata
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
-SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
-API_VERSION = "flashml.dev/v1alpha1"
 MAX_KEY_BYTES = 1024
 MAX_SEGMENT_BYTES = 255
 

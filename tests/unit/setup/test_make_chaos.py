@@ -12,7 +12,10 @@ ROOT = Path(__file__).parents[3]
 TOLD_S = 20.0
 
 
-@pytest.mark.skipif(shutil.which("setpriv") is None, reason="without setpriv the run goes on")
+@pytest.mark.skipif(
+    shutil.which("setpriv") is None,
+    reason="no setpriv here, without which the run outlives make: install util-linux",
+)
 def test_a_sigkill_of_make_ends_the_run_too(tmp_path: Path) -> None:
     """Otherwise `make heal` would find the run under way, and leave its stack alone."""
     shutil.copy(ROOT / "Makefile", tmp_path)
