@@ -11,9 +11,10 @@ from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import Any
 
-from flashruntime.launch import keeper, stacks
-from flashruntime.launch.diagnose import explain_exit, explain_spawn_error, read_error_file
+from flashruntime.launch import keeper, memory, stacks
+from flashruntime.launch.diagnose import explain_exit, explain_spawn_error
 from flashruntime.launch.environment import is_inherited
+from flashruntime.launch.error_file import read_errors
 from flashruntime.launch.spec import LaunchSpec
 from flashruntime.protocol.failures import EndedBy, Evidence
 
@@ -54,6 +55,7 @@ class LocalProcess:
         self._ended = Event()
         self._orders = Lock()
         self.pid: int | None = None
+        self._killed_before = memory.oom_kills()
         self._keeper = subprocess.Popen(
             [sys.executable, "-I", "-S", keeper.__file__],
             stdin=subprocess.PIPE,
@@ -88,7 +90,9 @@ class LocalProcess:
 
     def _follow(self) -> None:
         try:
-            self._evidence = self._outcome()
+            evidence = self._outcome()
+            killed = memory.risen(self._killed_before, memory.oom_kills())
+            self._evidence = evidence.model_copy(update={"oom_kills": killed})
         except Exception as error:  # noqa: BLE001 (thread boundary: whoever waits must learn of it)
             _LOG.exception("the end of %s cannot be explained", self._spec.argv[:1])
             why = f"its end cannot be explained: {type(error).__name__}"
@@ -149,7 +153,7 @@ def _evidence(spec: LaunchSpec, report: dict[str, Any], keeper_code: int) -> Evi
         return Evidence(ended_by=EndedBy.STOPPED, exit_code=code, signal=number)
     if number:
         return Evidence(ended_by=EndedBy.SIGNAL, signal=number)
-    error_type, message = read_error_file(spec.error_file) if code else (None, None)
-    if code and message is None:
-        message = explain_exit(spec, code)
-    return Evidence(ended_by=EndedBy.EXIT, exit_code=code, error_type=error_type, message=message)
+    told = read_errors(spec.error_file) if code else {}
+    if code and not told:
+        told = {"message": explain_exit(spec, code)}
+    return Evidence(ended_by=EndedBy.EXIT, exit_code=code, **told)

@@ -1,16 +1,19 @@
 """PyTorch's torchrun as a command: its argv, and the error file that it leaves."""
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from flashruntime.errors import InvalidInput
-from flashruntime.launch.diagnose import MAX_ERROR_FILE_BYTES
+from flashruntime.launch.error_file import MAX_ERROR_FILE_BYTES
 from flashruntime.launch.files import open_regular
+from flashruntime.protocol.failures import EndedBy, Evidence
 
 WRAPPER = "ChildFailedError"
 _MAIN = Path(__file__).with_name("torchrun_main.py")
+_PROCESSES = re.compile(r"--nproc[-_]per[-_]node[= ](\d{1,4})\b")
 ERROR_FILE_VARIABLE = "TORCHELASTIC_ERROR_FILE"
 
 
@@ -35,6 +38,26 @@ def torchrun_argv(command: Sequence[str], processes: int, nodes: int = 1) -> tup
         python, str(_MAIN), "--standalone", "--nnodes=1", "--local-addr=127.0.0.1",
         f"--nproc-per-node={processes}", "--max-restarts=0", *words,
     )  # fmt: skip
+
+
+def ranks_of(argv: Sequence[str]) -> int:
+    """Return how many ranks a torchrun command says that it starts here, 1 for any other."""
+    if not any(word.endswith(("torchrun", "torch.distributed.run", _MAIN.name)) for word in argv):
+        return 1
+    found = _PROCESSES.search(" ".join(argv))
+    return max(1, int(found[1])) if found else 1
+
+
+def completed(evidence: Evidence, path: Path) -> Evidence:
+    """Return the evidence with torchrun's error file, where no process told its error itself."""
+    if evidence.ended_by is not EndedBy.EXIT or not evidence.exit_code:
+        return evidence
+    if evidence.error_type not in {None, WRAPPER}:
+        return evidence
+    kind, said = read_torchrun_error(path)
+    if said is None:
+        return evidence
+    return evidence.model_copy(update={"error_type": kind, "message": said})
 
 
 def read_torchrun_error(path: Path) -> tuple[str | None, str | None]:

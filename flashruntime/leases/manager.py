@@ -4,12 +4,13 @@ Every call is one transaction, is on disk before it returns, and can be repeated
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pydantic import JsonValue
 
+from flashruntime.clock import Clock
 from flashruntime.errors import Conflict, Superseded
 from flashruntime.leases import objects, transitions, views
-from flashruntime.leases.fingerprint import fingerprint
 from flashruntime.leases.jobs import JobBook
 from flashruntime.leases.jsontext import clean, dumps
 from flashruntime.leases.ledger import attempt, new_lease_id, newest_lease, wanted_job
@@ -20,14 +21,14 @@ from flashruntime.leases.record import (
     EventDraft,
     LeaseRow,
     LeaseState,
-    TaskHistory,
     TaskResult,
     TaskRow,
 )
-from flashruntime.leases.store import Transaction
+from flashruntime.leases.store import LeaseStore, Transaction
 from flashruntime.leases.transitions import NS_PER_S
+from flashruntime.protocol.budget import fingerprint
 from flashruntime.protocol.events import EventType
-from flashruntime.protocol.failures import Decision, EndedBy, Evidence, RecoveryAction
+from flashruntime.protocol.failures import Decision, EndedBy, Evidence, History
 from flashruntime.protocol.tasks import (
     ClaimRequest,
     CompleteAnswer,
@@ -41,13 +42,21 @@ from flashruntime.protocol.tasks import (
     TaskState,
 )
 
-Decide = Callable[[Evidence, TaskHistory], Decision]
+# Of evidence and history, the task and the node, makes a decision.
+Decide = Callable[[Evidence, History, str, str], Decision]
 SPREAD_PATIENCE_NS = 5 * NS_PER_S
 SWEEP_BATCH = 200
 
 
 class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
-    """The coordinator's core; synchronous, used from one thread at a time."""
+    """The coordinator's core; synchronous, used from one thread at a time.
+
+    With `judge`, the decision about each attempt whose node was lost is recorded too.
+    """
+
+    def __init__(self, store: LeaseStore, clock: Clock, judge: Decide | None = None) -> None:
+        super().__init__(store, clock)
+        self._judge = judge
 
     def start(self) -> None:
         """Give every live lease and every waiting task its full time again; call it once, first."""
@@ -123,8 +132,20 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
             output_prefix=job.prefix_of(task.index, lease_id),
         )
         change = transitions.claim(task, previous, granted)
+        if change.fenced is not None and self._judge is not None:
+            self._note_loss(tx, task, change.fenced, job.max_errors, self._judge)
         self._apply(tx, task, change)
         return self._lease(tx, granted, change.task, now_ns)
+
+    def _note_loss(
+        self, tx: Transaction, task: TaskRow, lost: LeaseRow, max_errors: int, judge: Decide
+    ) -> None:
+        words = f"node {lost.node_id} was not heard any more, and another has claimed the task"
+        evidence = Evidence(ended_by=EndedBy.LEASE_LOST, step=lost.step, message=words)
+        run = task.budget.lose(lost.step).loss_run - 1
+        history = _history(task.left_with(replace(task.budget, loss_run=run)), lost, max_errors)
+        decision = judge(evidence, history, task.task_id, lost.node_id)
+        self._append(tx, transitions.decision_events(lost, evidence, decision))
 
     def _lease(self, tx: Transaction, lease: LeaseRow, task: TaskRow, now_ns: int) -> Lease:
         payload_json = tx.payload_json(task.task_id)
@@ -192,19 +213,18 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
     ) -> FailAnswer:
         now_ns = self._clock.monotonic_ns()
         reason = clean(request.reason)
-        evidence = request.evidence or Evidence(ended_by=EndedBy.WORKER_ERROR, message=reason)
+        told = request.evidence or Evidence(ended_by=EndedBy.WORKER_ERROR, message=reason)
+        evidence = transitions.seen(told)
         lease = transitions.reached(lease, evidence.step)
-        same = fingerprint(evidence, lease.step)
-        history = TaskHistory(
-            task_id=task.task_id,
-            attempt_number=lease.attempt_number,
-            errors=task.errors,
-            max_errors=wanted_job(tx, task.job_id).max_errors,
-            repeated=same is not None and same == task.last_failure,
-        )
-        decision = decide(evidence, history)
-        self._append(tx, transitions.failure_events(lease, reason, evidence, decision))
-        self._apply(tx, task, transitions.fail(task, lease, decision, same, now_ns))
+        failure = fingerprint(evidence, lease.step)
+        budget = task.budget.reached(evidence.checkpoint_step)
+        max_errors = wanted_job(tx, task.job_id).max_errors
+        history = _history(task.left_with(budget), lease, max_errors, budget.repeats(failure))
+        decision = decide(evidence, history, task.task_id, lease.node_id)
+        events = transitions.decision_events(lease, evidence, decision)
+        self._append(tx, (transitions.failure_event(lease, reason, evidence), *events))
+        left = transitions.spend(budget, lease, decision, failure)
+        self._apply(tx, task, transitions.fail(task, lease, decision, left, now_ns))
         return _failed(decision)
 
     def sweep(self) -> int:
@@ -241,11 +261,19 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
 _ACCEPTED = "accepted as the result of the task"
 
 
-def _failed(decision: Decision) -> FailAnswer:
-    failed = decision.action is RecoveryAction.FAIL_JOB
-    return FailAnswer(
-        decision=decision, task_state=TaskState.FAILED if failed else TaskState.PENDING
+def _history(task: TaskRow, lease: LeaseRow, max_errors: int, repeated: bool = False) -> History:
+    return History(
+        attempt=f"{task.task_id}#{lease.attempt_number}",
+        errors=task.errors,
+        max_errors=max_errors,
+        loss_run=task.loss_run,
+        repeated=repeated,
     )
+
+
+def _failed(decision: Decision) -> FailAnswer:
+    state = TaskState.PENDING if decision.retries else TaskState.FAILED
+    return FailAnswer(decision=decision, task_state=state)
 
 
 def _completed_before(

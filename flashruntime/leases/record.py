@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from pydantic import JsonValue
 
+from flashruntime.protocol.budget import Budget
 from flashruntime.protocol.events import EventType
 from flashruntime.protocol.failures import Decision
 from flashruntime.protocol.jobs import JobSpec, JobState
@@ -97,8 +98,9 @@ class TaskResult:
 class TaskRow:
     """A task: `lease_id` names its newest lease, `holder` the lease that may still act on it.
 
-    `loss_run` counts attempts lost in a row without a step beyond `best_step`. A task waits while
-    `not_before_ns` (0: ready) is ahead; `avoid_node` failed it last.
+    `loss_run` counts attempts lost in a row without a step beyond `best_step`, `same_run` equal
+    failures in a row. A task waits while `not_before_ns` (0: ready) is ahead; `avoid_node` failed
+    it last.
     """
 
     task_id: str
@@ -119,6 +121,23 @@ class TaskRow:
     last_failure: str | None = None
     reason: str | None = None
     result: TaskResult | None = None
+    same_run: int = 0
+
+    @property
+    def budget(self) -> Budget:
+        """What the task may still spend."""
+        return Budget(self.errors, self.loss_run, self.same_run, self.best_step, self.last_failure)
+
+    def left_with(self, budget: Budget) -> "TaskRow":
+        """Return the task with this budget."""
+        return replace(
+            self,
+            errors=budget.errors,
+            loss_run=budget.loss_run,
+            same_run=budget.same_run,
+            best_step=budget.best_step,
+            last_failure=budget.last_failure,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,18 +229,3 @@ class ClaimQuery:
     job_seq: int | None
     others_live: bool
     patience_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class TaskHistory:
-    """What a decision about a failure may depend on beside its evidence.
-
-    `errors` are the failures counted before this one; `repeated` tells that the task's previous
-    failure had the same fingerprint at the same, known step.
-    """
-
-    task_id: str
-    attempt_number: int
-    errors: int
-    max_errors: int
-    repeated: bool

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flashruntime.errors import StoreLocked, StoreUnavailable
-from flashruntime.leases.sqlite_schema import SCHEMA, SCHEMA_VERSION
+from flashruntime.leases.sqlite_schema import SCHEMA, SCHEMA_VERSION, UPGRADES
 from flashruntime.leases.sqlite_transaction import SqliteTransaction
 from flashruntime.leases.store import Transaction
 
@@ -158,6 +158,10 @@ def _ensure_schema(db: sqlite3.Connection, path: Path) -> None:
     elif "schema_version" not in tables:
         raise StoreUnavailable(f"{path} is another program's database: choose another path")
     (version,) = db.execute("SELECT max(version) FROM schema_version").fetchone()
+    while version in UPGRADES:
+        db.execute(UPGRADES[version])
+        version += 1
+        db.execute("UPDATE schema_version SET version=?", (version,))
     if version != SCHEMA_VERSION:
         raise StoreUnavailable(
             f"{path} has schema version {version}, this flashruntime reads {SCHEMA_VERSION}: "

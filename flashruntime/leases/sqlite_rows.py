@@ -83,13 +83,14 @@ def task_values(task: TaskRow) -> Values:
         task.last_failure,
         task.reason,
         None if task.result is None else _result_json(task.result),
+        task.same_run,
     )
 
 
 def task_row(values: Values) -> TaskRow:
     """Return a task from all columns of `tasks`."""
     result = None if values[17] is None else _result(values[17])
-    converted: Values = (*values[:4], TaskState(values[4]), *values[5:17], result)
+    converted: Values = (*values[:4], TaskState(values[4]), *values[5:17], result, values[18])
     return TaskRow(*converted)
 
 

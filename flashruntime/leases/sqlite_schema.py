@@ -1,6 +1,8 @@
 """Tables and indexes of the SQLite ledger."""
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+# What leads from each older version to the one after it.
+UPGRADES = {1: "ALTER TABLE tasks ADD COLUMN same_run INTEGER NOT NULL DEFAULT 0"}
 
 SCHEMA = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
@@ -45,7 +47,8 @@ CREATE TABLE tasks (
     avoid_node TEXT,
     last_failure TEXT,
     reason TEXT,
-    result TEXT
+    result TEXT,
+    same_run INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX tasks_of_job ON tasks (job_seq, idx);
 CREATE INDEX tasks_ready ON tasks (job_seq, idx)

@@ -21,7 +21,7 @@ _UPDATE_JOB = """UPDATE jobs SET name=?, state=?, reason=?, created_at=?, finish
     pending=?, leased=?, completed=?, failed=?, cancelled=? WHERE job_id=?"""
 _UPDATE_TASK = """UPDATE tasks SET state=?, lease_id=?, holder=?, attempts=?, errors=?, losses=?,
     loss_run=?, best_step=?, not_before_ns=?, backoff_ns=?, avoid_node=?, last_failure=?,
-    reason=?, result=? WHERE task_id=?"""
+    reason=?, result=?, same_run=? WHERE task_id=?"""
 _PUT_LEASE = """INSERT INTO leases VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
     ON CONFLICT (lease_id) DO UPDATE SET state=excluded.state, deadline_ns=excluded.deadline_ns,
     step=excluded.step, metrics=excluded.metrics, refused=excluded.refused,
@@ -66,7 +66,7 @@ class SqliteTransaction:
         """Insert tasks, each with its payload as JSON."""
         added = list(tasks)
         self._db.executemany(
-            "INSERT INTO tasks VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            "INSERT INTO tasks VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             [rows.task_values(task) for task, _ in added],
         )
         self._db.executemany(

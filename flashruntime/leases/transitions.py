@@ -15,11 +15,11 @@ from flashruntime.leases.record import (
     TaskResult,
     TaskRow,
 )
+from flashruntime.protocol.budget import MAX_LOSS_RUN, Budget
 from flashruntime.protocol.events import EventType
 from flashruntime.protocol.failures import Decision, Evidence, RecoveryAction
 from flashruntime.protocol.tasks import TaskState
 
-MAX_LOSS_RUN = 100
 MAX_LOG_TAIL = 16_384
 NS_PER_S = 1_000_000_000
 Data = dict[str, JsonValue]
@@ -48,10 +48,7 @@ def event(kind: EventType, lease: LeaseRow, data: Data | None = None) -> EventDr
 
 def _lose(task: TaskRow, lease: LeaseRow) -> TaskRow:
     """Count an attempt that was lost without the job's fault; progress starts a new run."""
-    step = -1 if lease.step is None else lease.step
-    run = 1 if step > task.best_step else task.loss_run + 1
-    best = max(step, task.best_step)
-    return replace(task, losses=task.losses + 1, loss_run=run, best_step=best)
+    return replace(task.left_with(task.budget.lose(lease.step)), losses=task.losses + 1)
 
 
 def claim(task: TaskRow, previous: LeaseRow | None, granted: LeaseRow) -> Change:
@@ -151,17 +148,26 @@ def refuse(lease: LeaseRow, call: str) -> tuple[LeaseRow, tuple[EventDraft, ...]
     return refused, (event(kind, lease, {"call": call, "lease_state": lease.state.value}),)
 
 
-def fail(
-    task: TaskRow, lease: LeaseRow, decision: Decision, fingerprint: str | None, now_ns: int
-) -> Change:
+def spend(budget: Budget, lease: LeaseRow, decision: Decision, failure: str | None) -> Budget:
+    """Return what is left after a failure; of a lost attempt, steps tell whether it got further."""
+    spent = budget.spend(decision, failure)
+    if decision.counts_as_error:
+        return spent
+    lost = budget.lose(lease.step)
+    return replace(spent, loss_run=lost.loss_run, best_step=lost.best_step)
+
+
+def fail(task: TaskRow, lease: LeaseRow, decision: Decision, left: Budget, now_ns: int) -> Change:
     """End a holding lease as the policy decided: requeue its task or fail it."""
     ended = replace(lease, state=LeaseState.FAILED, decision=decision)
-    task = replace(
-        task, holder=None, last_failure=fingerprint or task.last_failure, reason=decision.reason
-    )
     counted = decision.counts_as_error
-    task = replace(task, errors=task.errors + 1) if counted else _lose(task, lease)
-    if decision.action is RecoveryAction.FAIL_JOB:
+    task = replace(
+        task.left_with(left),
+        holder=None,
+        reason=decision.reason,
+        losses=task.losses + (not counted),
+    )
+    if not decision.retries:
         events = _exhausted(task, lease, decision)
         return Change(replace(task, state=TaskState.FAILED), ended, None, events)
     replaced = decision.action is RecoveryAction.REPLACE_NODE
@@ -184,24 +190,35 @@ def _exhausted(task: TaskRow, lease: LeaseRow, decision: Decision) -> tuple[Even
     return (event(EventType.TASK_EXHAUSTED, lease, data),)
 
 
-def failure_events(
-    lease: LeaseRow, reason: str, evidence: Evidence, decision: Decision
-) -> tuple[EventDraft, ...]:
-    """Return the record of a failure: what was seen, what it is called, what is done about it."""
+def seen(evidence: Evidence) -> Evidence:
+    """Return evidence as it is decided upon and recorded: with a log's end of bounded length."""
     kept = (evidence.log_tail or "")[-MAX_LOG_TAIL:] or None
-    seen = evidence.model_copy(update={"log_tail": kept}).model_dump(mode="json")
-    policy: Data = {"policy_version": decision.policy_version, "reason": decision.reason}
-    policy |= {"failure_class": decision.failure_class.value}
-    policy |= {"evidence": {key: value for key, value in seen.items() if key != "log_tail"}}
-    action: Data = {
-        "action": decision.action.value,
-        "backoff_s": decision.backoff_s,
-        "counts_as_error": decision.counts_as_error,
-    }
+    return evidence.model_copy(update={"log_tail": kept})
+
+
+def failure_event(lease: LeaseRow, reason: str, evidence: Evidence) -> EventDraft:
+    """Return the record of what an attempt reported of its end."""
+    data: Data = {"reason": reason, "evidence": evidence.model_dump(mode="json")}
+    return event(EventType.TASK_ATTEMPT_FAILED, lease, data)
+
+
+def decision_events(
+    lease: LeaseRow, evidence: Evidence, decision: Decision
+) -> tuple[EventDraft, ...]:
+    """Return the record of a decision: what the failure is called, what is done about it, why."""
+    kept = evidence.model_dump(mode="json", exclude={"log_tail"})
+    chosen: Data = {**decision.model_dump(mode="json"), "evidence": kept}
+    named = ("failure_class", "reason", "policy_version", "evidence")
+    classified: Data = {name: chosen[name] for name in named}
+    incident = None if decision.history is None else decision.history.incident
+    frozen: tuple[EventDraft, ...] = ()
+    if decision.action is RecoveryAction.FREEZE_AUTOMATION and incident and incident.began:
+        data: Data = {**incident.model_dump(mode="json"), "reason": decision.reason}
+        frozen = (event(EventType.RECOVERY_FROZEN, lease, data),)
     return (
-        event(EventType.TASK_ATTEMPT_FAILED, lease, {"reason": reason, "evidence": seen}),
-        event(EventType.FAILURE_CLASSIFIED, lease, policy),
-        event(EventType.RECOVERY_ACTION_SELECTED, lease, policy | action),
+        event(EventType.FAILURE_CLASSIFIED, lease, classified),
+        event(EventType.RECOVERY_ACTION_SELECTED, lease, chosen),
+        *frozen,
     )
 
 

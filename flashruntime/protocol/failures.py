@@ -1,6 +1,7 @@
 """Failures: what was seen, what it is called, and what is done about it."""
 
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field
 
@@ -51,12 +52,31 @@ class EndedBy(StrEnum):
     HUNG = "hung"
 
 
+class ReportedError(OpenModel):
+    """An exception as the process that it ended told it; `bases` are its classes, nearest first.
+
+    In a chain, `explicit` tells that what came next was raised `from` this one. `at_ns` is
+    CLOCK_MONOTONIC of that process's host.
+    """
+
+    type_name: Annotated[str, Field(max_length=1_000)]
+    message: Annotated[str, Field(max_length=20_000)] = ""
+    bases: Annotated[list[str], Field(max_length=64)] = []
+    errno: int | None = None
+    explicit: bool = False
+    rank: int | None = None
+    at_ns: int = 0
+
+
 class Evidence(OpenModel):
     """What the launcher or worker knows of the end of an attempt.
 
     `stopped` means that the worker itself ended the attempt (a preemption notice, a shutdown).
     `hung` means that the launcher ended it because it had shown no sign of progress.
-    `error_type` and `message` come from the process's own error file, else stay None.
+    `error_type`, `message` and the four fields after them come from error files that the
+    processes wrote, else stay empty; `led_to_by` is the chain before the error, oldest first,
+    `other_errors` are those of further processes, in the order of time. `oom_kills` counts the
+    processes that the kernel killed for memory in the launcher's control group meanwhile.
     """
 
     ended_by: EndedBy
@@ -64,14 +84,54 @@ class Evidence(OpenModel):
     signal: int | None = None
     error_type: str | None = None
     message: str | None = None
+    error_bases: Annotated[list[str], Field(max_length=64)] = []
+    errno: int | None = None
+    led_to_by: Annotated[list[ReportedError], Field(max_length=16)] = []
+    other_errors: Annotated[list[ReportedError], Field(max_length=64)] = []
+    oom_kills: int | None = Field(default=None, ge=0)
+    ranks: int = Field(default=1, ge=1)
     step: int | None = Field(default=None, ge=0, le=2**53)
+    checkpoint_step: int | None = Field(default=None, ge=0, le=2**53)
     log_tail: str | None = None
 
 
-class Decision(OpenModel):
-    """What the policy decided, reproducible from the evidence and the policy's version.
+class Incident(OpenModel):
+    """The same kind of failure at many places within a short time.
 
-    `exhausted` tells that the action is fail_job only because the budget of errors is spent.
+    `frozen_s` is how long from now nothing of that kind is tried again; `began` marks the failure
+    with which this time has begun.
+    """
+
+    failure_class: FailureClass
+    tasks: int
+    nodes: int
+    window_s: float
+    frozen_s: float
+    began: bool = False
+
+
+class History(OpenModel):
+    """What a decision depends on beside the evidence.
+
+    `attempt` names the attempt, for the jitter. `errors` were counted and `loss_run` attempts lost
+    in a row before this failure; `repeated` tells that it is the previous one again. `limit` is
+    the budget's name as its user knows it. Without `may_retry`, any failure is the last.
+    """
+
+    attempt: str = ""
+    errors: int = 0
+    max_errors: int = 1
+    loss_run: int = 0
+    repeated: bool = False
+    limit: str = "maxTaskAttempts"
+    may_retry: bool = True
+    incident: Incident | None = None
+
+
+class Decision(OpenModel):
+    """What the policy decided, reproducible from evidence, history and the policy's version.
+
+    `exhausted` tells that nothing is tried again only because a budget is spent.
     """
 
     failure_class: FailureClass
@@ -81,3 +141,9 @@ class Decision(OpenModel):
     backoff_s: float = 0.0
     reason: str
     policy_version: str
+    history: History | None = None
+
+    @property
+    def retries(self) -> bool:
+        """Whether the task is tried again."""
+        return self.action not in {RecoveryAction.FAIL_JOB, RecoveryAction.PAUSE_JOB}

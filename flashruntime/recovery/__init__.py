@@ -1,6 +1,6 @@
 """Failures get a name from their evidence, and an action from one versioned table."""
 
 from flashruntime.recovery.classify import classify
-from flashruntime.recovery.policy import POLICY_VERSION, decide, decide_with_history
+from flashruntime.recovery.policy import POLICY_VERSION, decide
 
-__all__ = ["POLICY_VERSION", "classify", "decide", "decide_with_history"]
+__all__ = ["POLICY_VERSION", "classify", "decide"]

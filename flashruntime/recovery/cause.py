@@ -7,7 +7,7 @@ from dataclasses import replace
 from flashruntime.protocol.failures import Evidence
 from flashruntime.protocol.failures import FailureClass as C
 from flashruntime.recovery.names import WRAPPERS
-from flashruntime.recovery.raised import Raised, printed, reported
+from flashruntime.recovery.raised import Raised, printed, told, told_first
 from flashruntime.recovery.rules import first_fit
 from flashruntime.recovery.tail import MAX_MESSAGE, Form, Tail, read_tail
 
@@ -34,11 +34,15 @@ def _outermost(evidence: Evidence) -> Raised | None:
     tail = read_tail(evidence.log_tail or "")
     if not evidence.error_type:
         return _of_log(tail, [printed(error) for error in tail.final])
-    error = reported(evidence.error_type, evidence.message)
+    error = told_first(evidence)
+    others = [told(each) for each in evidence.other_errors]
     if error.type_name in WRAPPERS:
-        return _of_log(tail, [*(printed(each) for each in tail.final), error])
+        return _of_log(tail, [*(printed(each) for each in tail.final), error], others)
+    if (others or tail.ranks or evidence.ranks > 1) and _is_symptom(error):
+        of_ranks = [*others, *(printed(each) for each in tail.ranks)]
+        return next((each for each in of_ranks if not _is_symptom(each)), error)
     last = printed(tail.final[-1]) if tail.final else None
-    if last is not None and last.type_name == error.type_name:
+    if last is not None and last.type_name == error.type_name and not error.earlier:
         error = replace(error, earlier=last.earlier)
     return error
 
@@ -51,9 +55,11 @@ def find_abort(evidence: Evidence) -> Raised | None:
     return _of_log(tail, [printed(error) for error in tail.final])
 
 
-def _of_log(tail: Tail, final: Sequence[Raised]) -> Raised | None:
+def _of_log(
+    tail: Tail, final: Sequence[Raised], told_by_ranks: Sequence[Raised] = ()
+) -> Raised | None:
     """The first error of any rank that is no mere symptom, else the last that was printed."""
-    ranks = [printed(error) for error in tail.ranks]
+    ranks = [*told_by_ranks, *(printed(error) for error in tail.ranks)]
     last = final[-1] if final else None
     if last is not None and not _is_symptom(last):
         return last
@@ -86,6 +92,19 @@ def _wrapped(error: Raised) -> list[Raised]:
     else:
         return []
     return [printed(each) for each in read_tail(inner.rstrip()).final[-1:]]
+
+
+def explained(error: Raised) -> Raised | None:
+    """Return the error that `error` names as its cause, directly or over others, if one is known.
+
+    Of an error that no rule knows, this is what it says of itself.
+    """
+    cause = error.cause
+    while cause is not None and first_fit(cause) is None:
+        index = error.earlier.index(cause)
+        before = error.earlier[index - 1] if index else None
+        cause = before if before is not None and before.explicit else None
+    return cause
 
 
 def led_to_by_environment(error: Raised) -> Raised | None:

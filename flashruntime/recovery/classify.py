@@ -1,7 +1,7 @@
 """Name a failure by its strongest evidence; what the evidence does not show stays `unknown`.
 
-Order: what the worker did itself, the signal, the exit code, the uncaught error. Each reason ends
-in the name of the rule that decided, so that a decision can be reproduced.
+Order: what the worker did itself, the signal and the control group's counters, the exit code, the
+uncaught error. Each reason ends in the name of the rule that decided.
 """
 
 import re
@@ -12,6 +12,7 @@ from flashruntime.protocol.failures import EndedBy, Evidence
 from flashruntime.protocol.failures import FailureClass as C
 from flashruntime.recovery.cause import (
     ROOT_CAUSE_SIGNAL,
+    explained,
     find_abort,
     find_cause,
     led_to_by_environment,
@@ -25,18 +26,36 @@ from flashruntime.recovery.tail import Tail, read_tail
 Finding = tuple[C, str]
 
 _NO_DETAIL = "no detail reported"
+_NO_CAUSE = ", cause unknown"
+_OF_PROCESS = {EndedBy.EXIT, EndedBy.SIGNAL, EndedBy.MISSING_OUTPUTS}
+_ENDS = {C.APPLICATION_ERROR, C.DATA_ERROR}
+_MAY_BE_OF_MEMORY = {C.WORKER_CRASH, C.COMMUNICATION_ERROR, C.UNKNOWN, C.RESOURCE_EXHAUSTED}
+_CONTROL_PLANE = {"CoordinatorUnreachable", "StoreUnavailable"}
 _BY_WORKER = "on the worker: "
 _FULL = {"ENOSPC", "EDQUOT", "ENOMEM", "EMFILE", "ENFILE", "EAGAIN"}
 _LIMITS = {signal.SIGXCPU: "its limit of CPU time", signal.SIGXFSZ: "its limit of file size"}
 _LAUNCHER_STOPPED = re.compile(r"Process \d+ got signal: (\d{1,2})$")
 _BUS_ERROR = "ERROR: Unexpected bus error encountered in worker."
+_ROCM_FAULT = re.compile(r"Memory access fault by GPU node-\d+ ")
 _USAGE_ERROR = re.compile(r"[\w.-]{1,200}(?: [\w-]{1,50})?: error: .+")
 _NO_SCRIPT = re.compile(r"\S{1,500}: (?:can't open file '|No module named \S+$)")
 
 
 def classify(evidence: Evidence) -> Finding:
     """Return what kind of failure the evidence shows, and a reason that a person understands."""
-    return _BY_END[evidence.ended_by](evidence)
+    kind, reason = _BY_END[evidence.ended_by](evidence)
+    killed = evidence.oom_kills or 0
+    if not killed or evidence.ended_by not in _OF_PROCESS:
+        return kind, reason
+    if fatal_signal(evidence) not in {None, signal.SIGKILL}:
+        return kind, reason
+    words = f"{killed} of its control group killed for memory meanwhile (oom_kill counter)"
+    if kind in _ENDS:
+        return _found("perhaps-memory", C.UNKNOWN, f"{reason}, but {words}")
+    if kind in _MAY_BE_OF_MEMORY:
+        reason = reason.replace(_NO_CAUSE, "")
+        return _found("memory-counter", C.RESOURCE_EXHAUSTED, f"out of memory: {words}; {reason}")
+    return kind, reason
 
 
 def _found(rule: str, kind: C, reason: str) -> Finding:
@@ -62,7 +81,12 @@ def _spawn_error(evidence: Evidence) -> Finding:
 def _worker_error(evidence: Evidence) -> Finding:
     text = evidence.message or _NO_DETAIL
     error = reported(evidence.error_type or "", text.removeprefix(_BY_WORKER))
+    if error.type_name in _CONTROL_PLANE:
+        return _found("control-plane", C.CONTROL_PLANE_FAILURE, error.quote())
     rule = first_fit(error, ENVIRONMENT)
+    if rule is not None and rule.kind is C.COMMUNICATION_ERROR:
+        words = f"the worker's own transfers fail: {error.quote()}"
+        return _found(f"worker-{rule.name}", C.NETWORK_DEGRADATION, words)
     if rule is not None:
         return _found(f"worker-{rule.name}", rule.kind, error.quote())
     words = f"the worker could not run the attempt: {text[:MAX_QUOTE]}"
@@ -72,28 +96,44 @@ def _worker_error(evidence: Evidence) -> Finding:
 def _signal(evidence: Evidence) -> Finding:
     number = fatal_signal(evidence)
     name = signal_name(number)
-    as_code = f", reported as exit code {evidence.exit_code}"
-    seen = "" if evidence.ended_by is EndedBy.SIGNAL else as_code
+    seen = name
+    if evidence.ended_by is not EndedBy.SIGNAL:
+        seen = f"{name}, reported as exit code {evidence.exit_code}"
     if number == signal.SIGTERM:
-        return _found(
-            "asked-to-stop", C.PREEMPTION, f"the process was asked to stop ({name}){seen}"
-        )
+        return _asked_to_stop(evidence)
     if number == signal.SIGKILL:
-        words = f"the process was killed ({name}){seen}, cause unknown"
+        words = f"the process was killed ({seen}){_NO_CAUSE}"
         return _found("killed", C.WORKER_CRASH, words)
     if number in _LIMITS:
-        words = f"the process exceeded {_LIMITS[signal.Signals(number)]} ({name}){seen}"
+        words = f"the process exceeded {_LIMITS[signal.Signals(number)]} ({seen})"
         return _found("limit", C.RESOURCE_EXHAUSTED, words)
-    if number == signal.SIGBUS and read_tail(evidence.log_tail or "").last_line.startswith(
-        _BUS_ERROR
-    ):
-        words = f"{name}{seen}: shared memory is too small: raise the container's shm_size"
+    known = _last_words_before(number, seen, evidence)
+    return known or _found("crashed", C.WORKER_CRASH, f"the process died of {seen}")
+
+
+def _asked_to_stop(evidence: Evidence) -> Finding:
+    """A wait status proves the signal; a mere exit code of 143 anybody can choose."""
+    if evidence.ended_by is EndedBy.SIGNAL:
+        return _found("asked-to-stop", C.PREEMPTION, "the process was asked to stop (SIGTERM)")
+    words = f"exit code {evidence.exit_code}, as after SIGTERM, but none was seen here"
+    return _found("as-if-asked-to-stop", C.UNKNOWN, words)
+
+
+def _last_words_before(number: int | None, seen: str, evidence: Evidence) -> Finding | None:
+    """What a process printed as it crashed, where that says why."""
+    last = read_tail(evidence.log_tail or "").last_line
+    if number == signal.SIGBUS and last.startswith(_BUS_ERROR):
+        words = f"{seen}: shared memory is too small: raise the container's shm_size"
         return _found("shared-memory-signal", C.RESOURCE_EXHAUSTED, words)
-    cause = find_abort(evidence) if number == signal.SIGABRT else None
+    if number != signal.SIGABRT:
+        return None
+    if _ROCM_FAULT.match(last):
+        return _found("gpu-fault-rocm", C.ACCELERATOR_FAILURE, f"{last[:MAX_QUOTE]} ({seen})")
+    cause = find_abort(evidence)
     rule = None if cause is None else first_fit(cause)
-    if cause is not None and rule is not None:
-        return _found(f"abort-{rule.name}", rule.kind, f"{_told(cause, rule.hint)} ({name}{seen})")
-    return _found("crashed", C.WORKER_CRASH, f"the process died of {name}{seen}")
+    if cause is None or rule is None:
+        return None
+    return _found(f"abort-{rule.name}", rule.kind, f"{_told(cause, rule.hint)} ({seen})")
 
 
 def _exit(evidence: Evidence) -> Finding:
@@ -129,13 +169,25 @@ def _exception(error: Raised) -> Finding:
         return _wrapper(error)
     rule = first_fit(error)
     if rule is None:
-        return _found("error-not-known", C.UNKNOWN, error.quote())
+        return _of_its_cause(error)
     if rule.is_about_type and rule.kind in {C.APPLICATION_ERROR, C.DATA_ERROR}:
         first = led_to_by_environment(error)
         if first is not None:
             words = f"{error.quote()}, after {first.quote()}"
             return _found("turned-into-another", C.UNKNOWN, words)
     return _found(rule.name, rule.kind, _told(error, rule.hint))
+
+
+def _of_its_cause(error: Raised) -> Finding:
+    """An error that no rule knows is what it names as its cause, unless that was led to itself."""
+    cause = explained(error)
+    rule = None if cause is None else first_fit(cause)
+    if cause is None or rule is None:
+        return _found("error-not-known", C.UNKNOWN, error.quote())
+    words = f"{error.quote()}, raised from {_told(cause, rule.hint)}"
+    if rule.kind in _ENDS and led_to_by_environment(error) is not None:
+        return _found("turned-into-another", C.UNKNOWN, words)
+    return _found(f"raised-from-{rule.name}", rule.kind, words)
 
 
 def _wrapper(error: Raised) -> Finding:

@@ -17,6 +17,7 @@ USER_ERRORS = _names("""
 DATA_ERRORS = _names("""
     BadGzipFile BadZipFile EmptyDataError JSONDecodeError ParseError ParserError
     TOMLDecodeError UnicodeDecodeError UnicodeError UnidentifiedImageError UnpicklingError
+    YAMLError
 """)
 NETWORK_ERRORS = _names("""
     ChunkedEncodingError ClientConnectionError ClientConnectorError ConnectError ConnectTimeout
@@ -34,6 +35,13 @@ OS_ERRORS = _names("""
     ConnectionRefusedError ConnectionResetError FileExistsError FileNotFoundError IOError
     InterruptedError IsADirectoryError NotADirectoryError OSError PermissionError
     ProcessLookupError TimeoutError error timeout
+""")
+# A chain's first link where an error came from another process: the same error as text.
+REMOTE = _names("RemoteTraceback _RemoteTraceback")
+# What a process raises when one that it relies on has gone.
+OF_LOST_CHILD = _names("""
+    BrokenProcessPool BrokenPipeError CalledProcessError ConnectionResetError EOFError
+    ProcessExitedException TerminatedWorkerError
 """)
 # Their message tells of another process's error, which is the one that counts.
 WRAPPERS = _names("""

@@ -1,17 +1,24 @@
 """What is done about each kind of failure: one versioned table, the same for every user of it.
 
 A failure that counts spends one of the job's `maxTaskAttempts`; the others (preemptions, lost
-nodes, the control plane's own faults) never do.
+nodes, the control plane's own faults) never do, they have a budget of their own.
 """
 
 import hashlib
 from dataclasses import dataclass
-from typing import Protocol
 
-from flashruntime.protocol.failures import Decision, Evidence, FailureClass, RecoveryAction
+from flashruntime.protocol.budget import MAX_LOSS_RUN
+from flashruntime.protocol.failures import (
+    Decision,
+    Evidence,
+    FailureClass,
+    History,
+    RecoveryAction,
+)
 from flashruntime.recovery.classify import classify
+from flashruntime.recovery.hint import with_last_words
 
-POLICY_VERSION = "2026.2"
+POLICY_VERSION = "2026.3"
 _MAX_EXPONENT = 20
 
 
@@ -19,7 +26,8 @@ _MAX_EXPONENT = 20
 class Row:
     """One row of the policy; `repeat_is_final`: the same failure at the same step is not retried.
 
-    The wait before a retry doubles with each counted error, from `base_s` up to `longest_s`.
+    The wait before a retry doubles with each failure, from `base_s` up to `longest_s`.
+    `when_spent` is the action once the budget of errors is gone.
     """
 
     action: RecoveryAction
@@ -27,10 +35,12 @@ class Row:
     base_s: float = 0.0
     longest_s: float = 0.0
     repeat_is_final: bool = False
+    first_is_free: bool = False
+    when_spent: RecoveryAction = RecoveryAction.FAIL_JOB
 
 
 _FAIL = Row(RecoveryAction.FAIL_JOB, counts_as_error=True)
-_FREE_RETRY = Row(RecoveryAction.RETRY_TASK, counts_as_error=False)
+_FREE_RETRY = Row(RecoveryAction.RETRY_TASK, False, 0.25, 30.0, first_is_free=True)
 
 
 def _retry(base_s: float, longest_s: float, *, final: bool = False) -> Row:
@@ -46,84 +56,94 @@ TABLE: dict[FailureClass, Row] = {
         RecoveryAction.REPLACE_NODE, False, 5.0, 30.0, repeat_is_final=True
     ),
     FailureClass.COMMUNICATION_ERROR: _retry(2.0, 60.0),
-    FailureClass.NETWORK_DEGRADATION: _retry(2.0, 60.0),
-    FailureClass.STORAGE_TIMEOUT: _retry(2.0, 60.0),
+    FailureClass.NETWORK_DEGRADATION: Row(RecoveryAction.RETRY_TASK, False, 2.0, 60.0),
+    FailureClass.STORAGE_TIMEOUT: Row(
+        RecoveryAction.RETRY_TASK, True, 2.0, 60.0, when_spent=RecoveryAction.PAUSE_JOB
+    ),
     FailureClass.ARTIFACT_CORRUPTION: _retry(1.0, 30.0),
     FailureClass.PREEMPTION: _FREE_RETRY,
-    FailureClass.CORRELATED_INCIDENT: Row(RecoveryAction.RETRY_TASK, False, 30.0, 300.0),
+    FailureClass.CORRELATED_INCIDENT: Row(RecoveryAction.FREEZE_AUTOMATION, True),
     FailureClass.CONTROL_PLANE_FAILURE: Row(RecoveryAction.RETRY_TASK, False, 1.0, 30.0),
     FailureClass.RESOURCE_EXHAUSTED: _retry(10.0, 300.0),
     FailureClass.UNKNOWN: _retry(1.0, 30.0, final=True),
 }
 
 
-class History(Protocol):
-    """What the policy needs to know of a task beside the evidence."""
-
-    @property
-    def task_id(self) -> str:
-        """The task, for the jitter."""
-        ...
-
-    @property
-    def attempt_number(self) -> int:
-        """The attempt that failed, for the jitter."""
-        ...
-
-    @property
-    def errors(self) -> int:
-        """Failures counted before this one."""
-        ...
-
-    @property
-    def max_errors(self) -> int:
-        """How many counted failures end the task."""
-        ...
-
-    @property
-    def repeated(self) -> bool:
-        """Whether the previous failure was the same at the same step."""
-        ...
-
-
-def decide_with_history(evidence: Evidence, history: History) -> Decision:
-    """Return the decision about a failed attempt of a task."""
-    key = f"{history.task_id}#{history.attempt_number}"
-    return decide(evidence, history.errors, history.max_errors, history.repeated, jitter_key=key)
-
-
-def decide(
-    evidence: Evidence, errors: int, max_errors: int, repeated: bool, *, jitter_key: str = ""
-) -> Decision:
-    """Return what to do about a failure; equal arguments give equal decisions.
-
-    `errors` were counted before this failure; `jitter_key` names the attempt, so that the waits
-    of many tasks that fail together are spread.
-    """
-    failure_class, seen = classify(evidence)
-    row = TABLE[failure_class]
-    action, reason, exhausted = row.action, seen, False
-    if action is not RecoveryAction.FAIL_JOB:
-        if repeated and row.repeat_is_final:
-            action = RecoveryAction.FAIL_JOB
-            reason = f"the same failure at the same step twice, a retry would not help: {seen}"
-        elif row.counts_as_error and errors + 1 >= max_errors:
-            action, exhausted = RecoveryAction.FAIL_JOB, True
-            reason = f"{errors + 1} failed attempts, maxTaskAttempts is {max_errors}; last: {seen}"
-    retried = action is not RecoveryAction.FAIL_JOB
+def decide(evidence: Evidence, history: History) -> Decision:
+    """Return what to do about a failure; equal arguments give equal decisions."""
+    kind, seen = classify(evidence)
+    row = TABLE[kind]
+    found = _Choice(row.action, seen)
+    if row.action is not RecoveryAction.FAIL_JOB:
+        found = _within_budget(row, seen, history) or _try_again(row, evidence, seen, history)
+    failure_class = kind
+    if found.action is RecoveryAction.FREEZE_AUTOMATION:
+        failure_class = FailureClass.CORRELATED_INCIDENT
     return Decision(
         failure_class=failure_class,
-        action=action,
+        action=found.action,
         counts_as_error=row.counts_as_error,
-        exhausted=exhausted,
-        backoff_s=backoff_s(row, errors, jitter_key) if retried else 0.0,
-        reason=reason,
+        exhausted=found.exhausted,
+        backoff_s=found.backoff_s,
+        reason=with_last_words(kind, found.reason, evidence),
         policy_version=POLICY_VERSION,
+        history=history,
     )
 
 
-def backoff_s(row: Row, errors: int, jitter_key: str) -> float:
-    """Return the wait in seconds: doubled with each error, then spread over its upper half."""
-    longest = min(row.longest_s, row.base_s * 2.0 ** min(errors, _MAX_EXPONENT))
-    digest = hashlib.sha256(f"{jitter_key}|{errors}".encode("utf-8", "replace")).digest()
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    action: RecoveryAction
+    reason: str
+    exhausted: bool = False
+    backoff_s: float = 0.0
+
+
+def _within_budget(row: Row, seen: str, history: History) -> _Choice | None:
+    """Return the end of the task where nothing is left to try, None while something is."""
+    failed = history.errors + 1
+    if history.repeated and row.repeat_is_final:
+        words = f"the same failure again without progress, a retry would not help: {seen}"
+        return _Choice(RecoveryAction.FAIL_JOB, words)
+    if not history.may_retry:
+        return _Choice(RecoveryAction.FAIL_JOB, seen, exhausted=True)
+    if row.counts_as_error and failed >= history.max_errors:
+        most = history.max_errors - (history.limit == "max_restarts")
+        words = f"{failed} failed attempts, {history.limit} is {most}; last: {seen}"
+        if row.when_spent is RecoveryAction.PAUSE_JOB:
+            words = f"paused: {words}"
+        return _Choice(row.when_spent, words, exhausted=True)
+    if not row.counts_as_error and history.loss_run + 1 >= MAX_LOSS_RUN:
+        words = f"{MAX_LOSS_RUN} attempts in a row were lost without progress; last: {seen}"
+        return _Choice(RecoveryAction.FAIL_JOB, words, exhausted=True)
+    return None
+
+
+def _try_again(row: Row, evidence: Evidence, seen: str, history: History) -> _Choice:
+    wait_s = backoff_s(row, history)
+    incident = history.incident
+    if incident is not None:
+        frozen = TABLE[FailureClass.CORRELATED_INCIDENT]
+        words = (
+            f"{incident.failure_class.value} of {incident.tasks} tasks on {incident.nodes} nodes "
+            f"within {incident.window_s:g} s, nothing of it is tried again for "
+            f"{incident.frozen_s:.1f} s; last: {seen}"
+        )
+        return _Choice(frozen.action, words, backoff_s=max(wait_s, incident.frozen_s))
+    action = row.action
+    if action is RecoveryAction.RETRY_TASK and evidence.ranks > 1:
+        action = RecoveryAction.RESTART_GROUP
+    return _Choice(action, seen, backoff_s=wait_s)
+
+
+def backoff_s(row: Row, history: History) -> float:
+    """Return the wait in seconds: doubled with each failure, then spread over its upper half.
+
+    A lost attempt is followed at once by the next; from the second in a row on, they wait too.
+    """
+    before = history.errors if row.counts_as_error else history.loss_run
+    if row.first_is_free and before == 0:
+        return 0.0
+    longest = min(row.longest_s, row.base_s * 2.0 ** min(before, _MAX_EXPONENT))
+    digest = hashlib.sha256(f"{history.attempt}|{before}".encode("utf-8", "replace")).digest()
     return round(longest * (0.5 + int.from_bytes(digest[:4], "big") / 2**33), 3)

@@ -61,13 +61,17 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """An error in a log; `earlier` are those that the traceback names as what led to it."""
+    """An error in a log; `earlier` are those that the traceback names as what led to it.
+
+    An `explicit` one of them was named as the direct cause.
+    """
 
     form: Form
     type_name: str
     message: str
     line: int
     earlier: tuple["Printed", ...] = ()
+    explicit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,8 @@ class _Stream:
             self.is_aside, self.in_message = True, False
         elif line in _CHAIN and self.errors:
             last = self.errors.pop()
-            self.earlier = (*last.earlier, replace(last, earlier=()))[-8:]
+            explicit = line == _CHAIN[1]
+            self.earlier = (*last.earlier, replace(last, earlier=(), explicit=explicit))[-8:]
             self.in_message = False
         elif _LAUNCHER.match(line) or _NOTE.match(line):
             self.in_message = False

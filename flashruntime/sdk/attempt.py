@@ -105,6 +105,7 @@ def launch_spec(plan: Plan, attempt: Attempt, params: Params) -> LaunchSpec:
         "FLASHML_RESTART_COUNT": str(attempt.number),
         "FLASHML_STEP_FILE": str(directory.private("step.json")),
         "FLASHML_ERROR_FILE": str(directory.private("error.json")),
+        torchrun.ERROR_FILE_VARIABLE: str(directory.private("torchrun-error.json")),
     }
     if plan.has_limits:
         given[stacks.DUMP_VARIABLE] = str(stacks.DUMP_SIGNAL)
@@ -112,7 +113,6 @@ def launch_spec(plan: Plan, attempt: Attempt, params: Params) -> LaunchSpec:
     if workload.is_torchrun:
         resources = workload.resources
         argv = torchrun.torchrun_argv(argv, resources.nproc_per_node, resources.nnodes)
-        given[torchrun.ERROR_FILE_VARIABLE] = str(directory.private("torchrun-error.json"))
     env = child_environment(_inherited(plan), workload.env, given)
     if argv[0] == "python" and shutil.which("python", path=env.get("PATH")) is None:
         argv = (sys.executable, *argv[1:])
@@ -143,11 +143,14 @@ def conclude(plan: Plan, attempt: Attempt, evidence: Evidence) -> Result | Evide
             return Result(metrics or {}, collected.found, warnings)
         text = "; ".join(collected.problems)
         evidence = Evidence(ended_by=EndedBy.MISSING_OUTPUTS, exit_code=0, message=text)
-    if plan.workload.is_torchrun and evidence.error_type in {None, torchrun.WRAPPER}:
-        kind, said = torchrun.read_torchrun_error(directory.private("torchrun-error.json"))
-        if said is not None:
-            evidence = evidence.model_copy(update={"error_type": kind, "message": said})
-    known = {"step": directory.progress.step, "log_tail": log_tail(directory.log)}
+    evidence = torchrun.completed(evidence, directory.private("torchrun-error.json"))
+    progress, workload = directory.progress, plan.workload
+    known = {
+        "step": progress.step,
+        "checkpoint_step": progress.checkpoint_step,
+        "log_tail": log_tail(directory.log),
+        "ranks": workload.resources.nproc_per_node if workload.is_torchrun else 1,
+    }
     return evidence.model_copy(update=known)
 
 

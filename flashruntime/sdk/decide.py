@@ -1,37 +1,37 @@
 """What follows a failed attempt of a local run: the shared policy, within the run's own budget."""
 
-from flashruntime.leases.fingerprint import fingerprint
+from flashruntime.protocol.budget import Budget, fingerprint
 from flashruntime.protocol.events import EventType
-from flashruntime.protocol.failures import Decision, Evidence, RecoveryAction
-from flashruntime.recovery import classify, decide
-from flashruntime.recovery.budget import MAX_LOSS_RUN, Budget
+from flashruntime.protocol.failures import Decision, Evidence, History, RecoveryAction
 from flashruntime.sdk.record import Record
+
+_CARRIED_OUT = {
+    RecoveryAction.FAIL_JOB: "the task ends",
+    RecoveryAction.RETRY_TASK: "the task is launched again",
+    RecoveryAction.RESTART_GROUP: "all ranks have been ended and are launched again together",
+    RecoveryAction.REPLACE_NODE: "a local run has one node: the task is launched again on it",
+    RecoveryAction.PAUSE_JOB: "the run ends with its state kept: submit again into the same "
+    "output_dir to go on from the checkpoints",
+    RecoveryAction.FREEZE_AUTOMATION: "the task is launched again when the freeze is over",
+}
 
 
 def failure_mark(evidence: Evidence) -> str | None:
     """Return what two occurrences of the same failure share, None where that is unknown."""
-    return fingerprint(evidence, -1 if evidence.step is None else evidence.step)
+    return fingerprint(evidence, evidence.step)
 
 
-def decide_task(evidence: Evidence, budget: Budget, max_restarts: int, key: str) -> Decision:
-    """Return the policy's decision; without restarts even a lost attempt is the last one."""
-    repeated = budget.repeated(failure_mark(evidence), at_known_step=evidence.step is not None)
-    decision = decide(evidence, budget.errors, max_restarts + 1, repeated, jitter_key=key)
-    seen = classify(evidence)[1]
-    lost = not decision.counts_as_error
-    if decision.action is RecoveryAction.FAIL_JOB and not decision.exhausted:
-        return decision
-    if max_restarts == 0:
-        reason = seen
-    elif decision.exhausted:
-        failed = budget.errors + 1
-        reason = f"{failed} failed attempts, max_restarts is {max_restarts}; last: {seen}"
-    elif lost and budget.loss_run + 1 >= MAX_LOSS_RUN:
-        reason = f"{MAX_LOSS_RUN} attempts in a row were lost without progress; last: {seen}"
-    else:
-        return decision
-    ended = {"action": RecoveryAction.FAIL_JOB, "exhausted": True, "backoff_s": 0.0}
-    return decision.model_copy(update={**ended, "reason": reason})
+def history_of(evidence: Evidence, budget: Budget, max_restarts: int, attempt: str) -> History:
+    """Return what the policy needs to know; without restarts even a lost attempt is the last."""
+    return History(
+        attempt=attempt,
+        errors=budget.errors,
+        max_errors=max_restarts + 1,
+        loss_run=budget.loss_run,
+        repeated=budget.repeats(failure_mark(evidence)),
+        limit="max_restarts",
+        may_retry=max_restarts > 0,
+    )
 
 
 def tell(
@@ -40,12 +40,15 @@ def tell(
     """Record what was seen, what it is called, and what is done about it."""
     seen = evidence.model_dump(mode="json", exclude_none=True)
     tail = seen.pop("log_tail", None)
-    about = {"failure_class": decision.failure_class.value, "reason": decision.reason}
-    about |= {"policy_version": decision.policy_version}
-    action = {"action": decision.action.value, "backoff_s": decision.backoff_s}
-    action |= {"counts_as_error": decision.counts_as_error}
     failed = {"reason": decision.reason, "evidence": seen, "log_tail": tail}
     record.event(EventType.TASK_ATTEMPT_FAILED, task, attempt_id, failed)
-    record.event(EventType.FAILURE_CLASSIFIED, task, attempt_id, {**about, "evidence": seen})
-    chosen = {**about, **action, "evidence": seen}
+    chosen = {**decision.model_dump(mode="json"), "evidence": seen}
+    named = ("failure_class", "reason", "policy_version", "evidence")
+    classified = {name: chosen[name] for name in named}
+    record.event(EventType.FAILURE_CLASSIFIED, task, attempt_id, classified)
+    chosen["carried_out"] = _CARRIED_OUT[decision.action]
     record.event(EventType.RECOVERY_ACTION_SELECTED, task, attempt_id, chosen)
+    incident = None if decision.history is None else decision.history.incident
+    if decision.action is RecoveryAction.FREEZE_AUTOMATION and incident and incident.began:
+        frozen = {**incident.model_dump(mode="json"), "reason": decision.reason}
+        record.event(EventType.RECOVERY_FROZEN, task, attempt_id, frozen)

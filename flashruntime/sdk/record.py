@@ -10,10 +10,10 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from flashruntime.clock import Clock, boot_id
+from flashruntime.protocol.budget import Budget
 from flashruntime.protocol.events import Event, EventType
 from flashruntime.protocol.jobs import JobState, Params
 from flashruntime.protocol.tasks import Metrics
-from flashruntime.recovery.budget import Budget
 from flashruntime.sdk.journal import (
     RUN_NAME,
     SHOWN_EVENTS,

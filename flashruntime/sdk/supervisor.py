@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 
 from flashruntime.errors import InvalidInput
-from flashruntime.launch.diagnose import with_last_words
 from flashruntime.launch.spec import Launcher, Process
 from flashruntime.protocol.events import EventType
 from flashruntime.protocol.failures import EndedBy, Evidence, RecoveryAction
 from flashruntime.protocol.jobs import JobState
 from flashruntime.recovery import POLICY_VERSION
+from flashruntime.recovery.incidents import Bounds, Judge
 from flashruntime.sdk.attempt import (
     Attempt,
     Result,
@@ -24,7 +24,7 @@ from flashruntime.sdk.attempt import (
     not_started,
     prepare,
 )
-from flashruntime.sdk.decide import decide_task, failure_mark, tell
+from flashruntime.sdk.decide import failure_mark, history_of, tell
 from flashruntime.sdk.home import TaskHome
 from flashruntime.sdk.journal import AttemptRecord
 from flashruntime.sdk.record import Record, TaskStatus
@@ -34,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 CHECKS_PER_LIMIT = 4
 DUMP_TIME_S = 1.0
 ABANDON_WAIT_S = 15.0
-_ENDS_RUN = {RecoveryAction.PAUSE_JOB, RecoveryAction.FREEZE_AUTOMATION}
+_THIS_NODE = "local"
 
 
 @dataclass(slots=True)
@@ -58,6 +58,7 @@ class Supervisor:
         self._launcher = launcher
         self._clock = record.clock
         self._timers = Timers(record.clock)
+        self._judge = Judge(record.clock.monotonic_ns, Bounds(nodes=1))
         self._ready: deque[TaskStatus] = deque(record.tasks)
         self._running: dict[int, _Running] = {}
         self._waiting = 0
@@ -219,17 +220,18 @@ class Supervisor:
 
     def _failed(self, task: TaskStatus, attempt_id: str, evidence: Evidence) -> None:
         key, most = f"{attempt_id}#{task.attempts}", self._plan.limits.max_restarts
-        decided = decide_task(evidence, task.budget, most, key)
-        decision = with_last_words(decided, evidence)
+        history = history_of(evidence, task.budget, most, key)
+        task_id = self._record.task_id(task.index)
+        decision = self._judge.decide(evidence, history, task_id, _THIS_NODE)
         task.budget = task.budget.spend(decision, failure_mark(evidence))
         record = self._record.attempts[attempt_id]
         about = {"failure_class": decision.failure_class, "action": decision.action}
         self._record.keep(record.model_copy(update=about))
         tell(self._record, task.index, attempt_id, evidence, decision)
         self._closed(task, attempt_id, JobState.FAILED, decision.reason)
-        if decision.action in _ENDS_RUN:
-            self._stop(JobState.FAILED, f"{decision.action.value}: {decision.reason}")
-        elif decision.action is not RecoveryAction.FAIL_JOB:
+        if decision.action is RecoveryAction.PAUSE_JOB:
+            self._stop(JobState.FAILED, decision.reason)
+        elif decision.retries:
             task.state = JobState.PENDING
             self._waiting += 1
             self._timers.after(decision.backoff_s, partial(self._requeue, task))

@@ -16,6 +16,7 @@ from flashruntime.config import CoordinatorSettings
 from flashruntime.leases.manager import LeaseManager
 from flashruntime.leases.sqlite import SqliteStore
 from flashruntime.leases.store import LeaseStore
+from flashruntime.recovery.incidents import Judge
 from flashruntime.service.attempt_logs import AttemptLogs
 from flashruntime.service.blobs import BlobStore, check_room, require_writable
 from flashruntime.service.waiting import Signal
@@ -40,6 +41,7 @@ class Core:
         self._disk_threads = ThreadPoolExecutor(DISK_THREADS, "disk")
         self.blobs = BlobStore(settings.artifact_dir, settings.max_artifact_bytes)
         self.logs = AttemptLogs(settings.ledger_dir / "logs")
+        self.judge = Judge(clock.monotonic_ns).decide
         self.work = Signal()
         self.closing = asyncio.Event()
 
@@ -54,7 +56,7 @@ class Core:
             undo.callback(store.close)
             self.blobs.open()
             undo.callback(self.blobs.close)
-            manager = LeaseManager(store, self.clock)
+            manager = LeaseManager(store, self.clock, self.judge)
             manager.start()
             undo.pop_all()
         self._store, self.manager = store, manager

@@ -9,10 +9,8 @@ from contextlib import suppress
 from typing import BinaryIO
 
 from flashruntime.errors import InvalidInput, NotFound
-from flashruntime.launch.diagnose import with_last_words
-from flashruntime.leases.record import Submission, TaskHistory
+from flashruntime.leases.record import Submission
 from flashruntime.protocol.base import strict_dumps
-from flashruntime.protocol.failures import Decision, Evidence
 from flashruntime.protocol.jobs import InputFile, JobRecord, JobSpec
 from flashruntime.protocol.tasks import (
     ArtifactRecord,
@@ -23,7 +21,6 @@ from flashruntime.protocol.tasks import (
     LogSize,
     TaskState,
 )
-from flashruntime.recovery.policy import decide_with_history
 from flashruntime.service.blobs import check_size
 from flashruntime.service.core import Core
 from flashruntime.service.expand import expand
@@ -135,7 +132,8 @@ class Attempts:
 
     async def fail(self, lease_id: str, request: FailRequest) -> FailAnswer:
         """Record that an attempt failed, with what the policy decides about it."""
-        answer = await self._core.ledger(self._core.manager.fail, lease_id, request, _decide)
+        core = self._core
+        answer = await core.ledger(core.manager.fail, lease_id, request, core.judge)
         if answer.task_state is TaskState.PENDING:
             self._core.work.fire()
         return answer
@@ -205,10 +203,6 @@ def _submission(spec: JobSpec, idempotency_key: str | None) -> Submission:
         idempotency_key=idempotency_key,
         request_digest=hashlib.sha256(text.encode()).hexdigest(),
     )
-
-
-def _decide(evidence: Evidence, history: TaskHistory) -> Decision:
-    return with_last_words(decide_with_history(evidence, history), evidence)
 
 
 async def _set_after(wait: Callable[[], Awaitable[None]], event: asyncio.Event) -> None:

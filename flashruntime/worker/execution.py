@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flashruntime.config import WorkerSettings
 from flashruntime.errors import ArtifactCorrupt, FlashError, InvalidInput, NotFound, Superseded
-from flashruntime.launch import outputs
+from flashruntime.launch import outputs, torchrun
 from flashruntime.launch.environment import child_environment
 from flashruntime.launch.outputs import Placed
 from flashruntime.launch.progress import log_tail, read_progress
@@ -124,7 +124,15 @@ class Execution:
         control.check()
         if evidence is None:
             return Evidence(ended_by=EndedBy.WORKER_ERROR, message="the process cannot be killed")
-        return evidence.model_copy(update={"step": read_progress(self._workspace.step_file).step})
+        evidence = torchrun.completed(evidence, self._workspace.torchrun_error_file)
+        done = read_progress(self._workspace.step_file)
+        return evidence.model_copy(
+            update={
+                "step": done.step,
+                "checkpoint_step": done.checkpoint_step,
+                "ranks": torchrun.ranks_of(self._lease.payload.command or ()),
+            }
+        )
 
     def _spec(self) -> LaunchSpec:
         lease, workspace = self._lease, self._workspace
@@ -139,6 +147,7 @@ class Execution:
             "FLASHML_RESTART_COUNT": str(lease.attempt_number - 1),
             "FLASHML_STEP_FILE": str(workspace.step_file),
             "FLASHML_ERROR_FILE": str(workspace.error_file),
+            torchrun.ERROR_FILE_VARIABLE: str(workspace.torchrun_error_file),
         }
         return LaunchSpec(
             argv=tuple(lease.payload.command or ()),

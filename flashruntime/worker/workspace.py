@@ -51,6 +51,11 @@ class Workspace:
         """FLASHML_ERROR_FILE."""
         return self.root / "error.json"
 
+    @property
+    def torchrun_error_file(self) -> Path:
+        """TORCHELASTIC_ERROR_FILE, where a job is launched by torchrun."""
+        return self.root / "torchrun-error.json"
+
     def create(self) -> None:
         """Make the directories; the attempt's must not exist yet."""
         self.root.mkdir(parents=True, mode=0o700)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from _json import encode_basestring_ascii as quoted
+from time import monotonic_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _LIMIT = 16_000
 _WRAPPERS = {"ChildFailedError", "ProcessRaisedException", "ProcessExitedException"}
+_ROOTS = (Exception, BaseException, object)
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -38,8 +40,14 @@ def _install(path: str) -> None:
 def _write(
     path: str, kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """The main process's error replaces its children's, unless it only wraps one of theirs."""
-    fields = {"type": kind.__name__, "message": str(error)[:_LIMIT], "traceback": ""}
+    """The first error of all processes stays, unless the main process has one of its own.
+
+    A rank's is kept beside it, for the first to be written need not be the first to fail.
+    """
+    rank = os.environ.get("RANK", "")
+    fields = {**_told(error), "chain": _chain(error), "traceback": "", "at_ns": monotonic_ns()}
+    if rank.isdecimal() and len(rank) < 7:
+        fields["rank"] = int(rank)
     try:
         import traceback  # noqa: PLC0415 (needed only by a process that is ending)
 
@@ -48,10 +56,7 @@ def _write(
         pass
     part = f"{path}.{os.getpid()}"
     with open(part, "w", encoding="ascii") as file:
-        file.write(
-            "{" + ", ".join(f"{quoted(name)}: {quoted(text)}" for name, text in fields.items())
-        )
-        file.write("}")
+        file.write(_json(fields))
     if os.environ.get("FLASHML_MAIN_PID") == str(os.getpid()) and kind.__name__ not in _WRAPPERS:
         os.replace(part, path)
         return
@@ -59,7 +64,50 @@ def _write(
         os.link(part, path)
     except FileExistsError:
         pass
-    os.unlink(part)
+    if "rank" in fields:
+        os.replace(part, f"{path}.rank-{rank}")
+    else:
+        os.unlink(part)
+
+
+def _told(error: BaseException) -> dict[str, object]:
+    classes = [each.__name__ for each in type(error).__mro__[1:] if each not in _ROOTS]
+    number = getattr(error, "errno", None)
+    return {
+        "type": type(error).__name__,
+        "message": str(error)[:_LIMIT],
+        "bases": classes[:32],
+        "errno": number if type(number) is int else None,
+    }
+
+
+def _chain(error: BaseException) -> list[object]:
+    """What led to an error, the oldest first; `explicit` where the next was raised `from` it."""
+    found: list[object] = []
+    while len(found) < 8:
+        before = error.__cause__
+        explicit = before is not None
+        if before is None and not error.__suppress_context__:
+            before = error.__context__
+        if before is None:
+            break
+        short = {**_told(before), "explicit": explicit}
+        short["message"] = str(short["message"])[:2000]
+        found.insert(0, short)
+        error = before
+    return found
+
+
+def _json(value: object) -> str:
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_json, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{quoted(key)}: {_json(each)}" for key, each in value.items()) + "}"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    return repr(value)
 
 
 def _run_next() -> None:

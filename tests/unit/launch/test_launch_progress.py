@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flashruntime.launch.diagnose import read_error_file
+from flashruntime.launch.error_file import read_errors
 from flashruntime.launch.progress import (
     MAX_METRICS_BYTES,
     Progress,
@@ -124,7 +124,7 @@ def test_a_file_that_a_job_replaced_by_a_pipe_or_a_link_blocks_nobody(tmp_path: 
         assert read_progress(tmp_path / name) == Progress()
         assert parse_metrics(tmp_path / name)[0] is None
         assert log_tail(tmp_path / name) == ""
-        assert read_error_file(tmp_path / name) == (None, None)
+        assert read_errors(tmp_path / name) == {}
 
 
 def test_infinity_is_never_passed_on(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from flashruntime.leases.manager import LeaseManager
 from flashruntime.leases.memory import MemoryStore
-from flashruntime.leases.record import Submission, TaskHistory
+from flashruntime.leases.record import Submission
 from flashruntime.leases.sqlite import SqliteStore
 from flashruntime.leases.store import LeaseStore
 from flashruntime.protocol.failures import (
@@ -16,6 +16,7 @@ from flashruntime.protocol.failures import (
     EndedBy,
     Evidence,
     FailureClass,
+    History,
     RecoveryAction,
 )
 from flashruntime.protocol.jobs import JobRecord, JobSpec, Outputs
@@ -81,7 +82,7 @@ def stop(exhausted: bool = False) -> Callable[..., Decision]:
 def _policy(
     action: RecoveryAction, backoff_s: float, counts: bool, exhausted: bool = False
 ) -> Callable[..., Decision]:
-    def decide(evidence: Evidence, history: TaskHistory) -> Decision:
+    def decide(evidence: Evidence, history: History, task: str, node: str) -> Decision:
         return Decision(
             failure_class=FailureClass.UNKNOWN,
             action=action,

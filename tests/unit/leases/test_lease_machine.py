@@ -21,10 +21,16 @@ from hypothesis.stateful import (
 from flashruntime.errors import Conflict, Superseded
 from flashruntime.leases.manager import LeaseManager
 from flashruntime.leases.memory import MemoryStore
-from flashruntime.leases.record import Submission, TaskHistory
+from flashruntime.leases.record import Submission
 from flashruntime.leases.sqlite import SqliteStore
 from flashruntime.leases.store import LeaseStore
-from flashruntime.protocol.failures import Decision, Evidence, FailureClass, RecoveryAction
+from flashruntime.protocol.failures import (
+    Decision,
+    Evidence,
+    FailureClass,
+    History,
+    RecoveryAction,
+)
 from flashruntime.protocol.jobs import JobSpec, JobState
 from flashruntime.protocol.tasks import (
     ClaimRequest,
@@ -223,7 +229,7 @@ class LeaseMachine(RuleBasedStateMachine):
             policy_version="1",
         )
 
-        def decide(evidence: Evidence, history: TaskHistory) -> Decision:
+        def decide(evidence: Evidence, history: History, task: str, node: str) -> Decision:
             return decision
 
         request = FailRequest(reason="r")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from flashruntime.protocol.failures import Evidence, FailureClass, RecoveryAction
+from flashruntime.protocol.failures import Evidence, FailureClass, History, RecoveryAction
 from flashruntime.recovery import decide
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -57,7 +57,7 @@ ROWS = rows()
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_real_failure_gets_a_right_class_and_the_right_action(row: Row) -> None:
-    decision = decide(row.evidence, 0, 3, False)
+    decision = decide(row.evidence, History(max_errors=3))
     assert decision.failure_class in row.classes, decision.reason
     if "restart" in row.label:
         retried = decision.action is not RecoveryAction.FAIL_JOB
@@ -76,7 +76,7 @@ def test_accuracy_of_restart_or_not(capsys: pytest.CaptureFixture[str]) -> None:
     """All deterministic bugs and all transients are named; of the rest, none is wrong."""
     counts: dict[str, list[int]] = {}
     for row in ROWS:
-        decision = decide(row.evidence, 0, 3, False)
+        decision = decide(row.evidence, History(max_errors=3))
         retried = decision.action is not RecoveryAction.FAIL_JOB
         right = decision.failure_class in row.classes
         right = right and retried == row.label.get("restart", retried)

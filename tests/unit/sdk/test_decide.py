@@ -2,15 +2,20 @@
 
 import pytest
 
-from flashruntime.protocol.failures import EndedBy, Evidence, RecoveryAction
-from flashruntime.recovery.budget import MAX_LOSS_RUN, MAX_SAME_RUN, Budget
-from flashruntime.sdk.decide import decide_task, failure_mark
+from flashruntime.protocol.budget import MAX_LOSS_RUN, MAX_SAME_RUN, Budget
+from flashruntime.protocol.failures import Decision, EndedBy, Evidence, RecoveryAction
+from flashruntime.recovery import decide
+from flashruntime.sdk.decide import failure_mark, history_of
 
 EXIT = Evidence(ended_by=EndedBy.EXIT, exit_code=1)
 KILLED = Evidence(ended_by=EndedBy.SIGNAL, signal=9)
 PREEMPTED = Evidence(ended_by=EndedBy.SIGNAL, signal=15)
 BUG = Evidence(ended_by=EndedBy.EXIT, exit_code=1, error_type="ValueError", message="x")
 FAIL, RETRY = RecoveryAction.FAIL_JOB, RecoveryAction.RETRY_TASK
+
+
+def decide_task(evidence: Evidence, budget: Budget, most: int, key: str) -> Decision:
+    return decide(evidence, history_of(evidence, budget, most, key))
 
 
 def attempts_until_fail(
