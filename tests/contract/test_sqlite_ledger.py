@@ -358,7 +358,7 @@ def _call(manager: LeaseManager, call: str, lease_id: str, key: str, dead: str) 
     elif call == "complete":
         manager.complete(lease_id, CompleteRequest())
     elif call == "fail":
-        manager.fail(lease_id, FailRequest(reason="r"), lambda evidence, history: decision)
+        manager.fail(lease_id, FailRequest(reason="r"), lambda *_: decision)
     elif call == "sweep":
         manager.sweep()
     elif call == "due":

@@ -222,9 +222,9 @@ def test_the_policy_is_told_when_a_failure_repeats_at_a_step(world: Any, policie
 def test_a_failure_without_evidence_is_the_workers_word(world: Any, policies: Any) -> None:
     seen = []
 
-    def decide(evidence: Evidence, history: Any) -> Any:
+    def decide(evidence: Evidence, history: Any, task: str, node: str) -> Any:
         seen.append((evidence, history.errors, history.max_errors))
-        return policies.retry()(evidence, history)
+        return policies.retry()(evidence, history, task, node)
 
     world.submit(max_attempts=7)
     lease = world.claim()
