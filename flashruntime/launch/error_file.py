@@ -23,8 +23,9 @@ def read_errors(path: Path | None) -> dict[str, Any]:
     main = None if path is None else _read(path)
     if path is None or main is None:
         return {}
-    error, chain = main
+    error, chain, members = main
     return {
+        "members": members,
         "error_type": error.type_name,
         "message": error.message,
         "error_bases": error.bases,
@@ -45,12 +46,16 @@ def _others(path: Path, main: ReportedError) -> list[ReportedError]:
     return sorted(others, key=lambda error: error.at_ns)[:MAX_OTHERS]
 
 
-def _read(path: Path) -> tuple[ReportedError, list[ReportedError]] | None:
+def _read(path: Path) -> tuple[ReportedError, list[ReportedError], list[ReportedError]] | None:
     try:
         with open_regular(path) as file:
             fields = json.loads(file.read(MAX_ERROR_FILE_BYTES))
-        chain = fields.get("chain") or []
-        return _error(fields), [_error(each) for each in chain[-MAX_CHAIN:]]
+        chain, members = fields.get("chain") or [], fields.get("members") or []
+        return (
+            _error(fields),
+            [_error(each) for each in chain[-MAX_CHAIN:]],
+            [_error(each) for each in members[:MAX_OTHERS]],
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 

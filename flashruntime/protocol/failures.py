@@ -73,9 +73,10 @@ class Evidence(OpenModel):
 
     `stopped` means that the worker itself ended the attempt (a preemption notice, a shutdown).
     `hung` means that the launcher ended it because it had shown no sign of progress.
-    `error_type`, `message` and the four fields after them come from error files that the
+    `error_type`, `message` and the five fields after them come from error files that the
     processes wrote, else stay empty; `led_to_by` is the chain before the error, oldest first,
-    `other_errors` are those of further processes, in the order of time. `oom_kills` counts the
+    `members` are those in an exception group, `other_errors` those of further processes, in the
+    order of time. `oom_kills` counts the
     processes that the kernel killed for memory in the launcher's control group meanwhile.
     """
 
@@ -87,6 +88,7 @@ class Evidence(OpenModel):
     error_bases: Annotated[list[str], Field(max_length=64)] = []
     errno: int | None = None
     led_to_by: Annotated[list[ReportedError], Field(max_length=16)] = []
+    members: Annotated[list[ReportedError], Field(max_length=64)] = []
     other_errors: Annotated[list[ReportedError], Field(max_length=64)] = []
     oom_kills: int | None = Field(default=None, ge=0)
     ranks: int = Field(default=1, ge=1)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from flashruntime.protocol.failures import Evidence
 from flashruntime.protocol.failures import FailureClass as C
-from flashruntime.recovery.names import WRAPPERS
+from flashruntime.recovery.names import OF_LOST_THREAD, WRAPPERS
 from flashruntime.recovery.raised import Raised, printed, told, told_first
 from flashruntime.recovery.rules import first_fit
 from flashruntime.recovery.tail import MAX_MESSAGE, Form, Tail, read_tail
@@ -25,6 +25,9 @@ def find_cause(evidence: Evidence) -> Raised | None:
     A wrapper's error is returned only where the one that it wraps is not to be found.
     """
     error = _outermost(evidence)
+    if error is not None and error.type_name in OF_LOST_THREAD:
+        threads = read_tail(evidence.log_tail or "").threads
+        return printed(threads[-1]) if threads else error
     if error is not None and _LOADER_GAVE_UP.match(error.message) and error.earlier:
         return error.earlier[-1]
     return error
@@ -44,6 +47,8 @@ def _outermost(evidence: Evidence) -> Raised | None:
     last = printed(tail.final[-1]) if tail.final else None
     if last is not None and last.type_name == error.type_name and not error.earlier:
         error = replace(error, earlier=last.earlier)
+    if last is not None and last.type_name == error.type_name:
+        error = replace(error, preceding=last.preceding)
     return error
 
 

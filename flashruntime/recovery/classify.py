@@ -6,7 +6,7 @@ uncaught error. Each reason ends in the name of the rule that decided.
 
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from flashruntime.protocol.failures import EndedBy, Evidence
 from flashruntime.protocol.failures import FailureClass as C
@@ -18,7 +18,7 @@ from flashruntime.recovery.cause import (
     led_to_by_environment,
 )
 from flashruntime.recovery.names import WRAPPERS
-from flashruntime.recovery.raised import MAX_QUOTE, Raised, errno_in_words, reported
+from flashruntime.recovery.raised import MAX_QUOTE, Raised, errno_in_words, reported, told
 from flashruntime.recovery.rules import ENVIRONMENT, first_fit
 from flashruntime.recovery.signals import fatal_signal, signal_name
 from flashruntime.recovery.tail import Tail, read_tail
@@ -30,12 +30,17 @@ _NO_CAUSE = ", cause unknown"
 _OF_PROCESS = {EndedBy.EXIT, EndedBy.SIGNAL, EndedBy.MISSING_OUTPUTS}
 _ENDS = {C.APPLICATION_ERROR, C.DATA_ERROR}
 _MAY_BE_OF_MEMORY = {C.WORKER_CRASH, C.COMMUNICATION_ERROR, C.UNKNOWN, C.RESOURCE_EXHAUSTED}
+_GROUPS = {"ExceptionGroup", "BaseExceptionGroup"}
 _CONTROL_PLANE = {"CoordinatorUnreachable", "StoreUnavailable"}
 _BY_WORKER = "on the worker: "
 _FULL = {"ENOSPC", "EDQUOT", "ENOMEM", "EMFILE", "ENFILE", "EAGAIN"}
 _LIMITS = {signal.SIGXCPU: "its limit of CPU time", signal.SIGXFSZ: "its limit of file size"}
 _LAUNCHER_STOPPED = re.compile(r"Process \d+ got signal: (\d{1,2})$")
 _BUS_ERROR = "ERROR: Unexpected bus error encountered in worker."
+_KERNEL_KILLED = re.compile(
+    r"slurmstepd(?:-\S{1,100})?: error: Detected \d+ oom[_-]kill event"
+    r"|(?:\[[ \d.]{1,30}\] )?(?:Memory cgroup out|Out) of memory: Killed process \d+ \("
+)
 _ROCM_FAULT = re.compile(r"Memory access fault by GPU node-\d+ ")
 _USAGE_ERROR = re.compile(r"[\w.-]{1,200}(?: [\w-]{1,50})?: error: .+")
 _NO_SCRIPT = re.compile(r"\S{1,500}: (?:can't open file '|No module named \S+$)")
@@ -101,6 +106,8 @@ def _signal(evidence: Evidence) -> Finding:
         seen = f"{name}, reported as exit code {evidence.exit_code}"
     if number == signal.SIGTERM:
         return _asked_to_stop(evidence)
+    if number == signal.SIGKILL and (line := _told_by_kernel(evidence)):
+        return _found("memory-told", C.RESOURCE_EXHAUSTED, f"out of memory ({seen}): {line}")
     if number == signal.SIGKILL:
         words = f"the process was killed ({seen}){_NO_CAUSE}"
         return _found("killed", C.WORKER_CRASH, words)
@@ -109,6 +116,12 @@ def _signal(evidence: Evidence) -> Finding:
         return _found("limit", C.RESOURCE_EXHAUSTED, words)
     known = _last_words_before(number, seen, evidence)
     return known or _found("crashed", C.WORKER_CRASH, f"the process died of {seen}")
+
+
+def _told_by_kernel(evidence: Evidence) -> str | None:
+    """The line in which the kernel, or a scheduler that reads its counter, tells of the kill."""
+    lines = (evidence.log_tail or "").splitlines()[-8:]
+    return next((line[:MAX_QUOTE] for line in lines if _KERNEL_KILLED.match(line)), None)
 
 
 def _asked_to_stop(evidence: Evidence) -> Finding:
@@ -141,7 +154,7 @@ def _exit(evidence: Evidence) -> Finding:
         return _signal(evidence)
     error = find_cause(evidence)
     if error is not None:
-        return _exception(error)
+        return _exception(error, [told(each) for each in evidence.members])
     return _bare_exit(evidence, read_tail(evidence.log_tail or ""))
 
 
@@ -161,12 +174,25 @@ def _bare_exit(evidence: Evidence, tail: Tail) -> Finding:
     return _found("bare-exit", C.UNKNOWN, f"exit code {code}, no error found in its log")
 
 
-def _exception(error: Raised) -> Finding:
+def _group(error: Raised, members: Sequence[Raised]) -> Finding:
+    """An exception group is what all of its errors are; where they differ, it is not known."""
+    rules = [first_fit(each) for each in members]
+    known = [rule for rule in rules if rule is not None]
+    words = f"{error.quote()}: {'; '.join(each.quote()[:100] for each in members[:3])}"[:MAX_QUOTE]
+    same = {rule.kind in _ENDS for rule in known}
+    if len(known) < len(rules) or len(same) != 1 or known[0].kind is C.UNKNOWN:
+        return _found("group-differs", C.UNKNOWN, words)
+    return _found(f"group-{known[0].name}", known[0].kind, words)
+
+
+def _exception(error: Raised, members: Sequence[Raised] = ()) -> Finding:
     if error.type_name == "SignalException" and (found := _LAUNCHER_STOPPED.match(error.message)):
         kind = C.PREEMPTION if int(found[1]) == signal.SIGTERM else C.WORKER_CRASH
         return _found("launcher-stopped", kind, error.quote())
     if error.type_name in WRAPPERS:
         return _wrapper(error)
+    if members and error.type_name in _GROUPS:
+        return _group(error, members)
     rule = first_fit(error)
     if rule is None:
         return _of_its_cause(error)

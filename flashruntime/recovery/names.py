@@ -38,11 +38,8 @@ OS_ERRORS = _names("""
 """)
 # A chain's first link where an error came from another process: the same error as text.
 REMOTE = _names("RemoteTraceback _RemoteTraceback")
-# What a process raises when one that it relies on has gone.
-OF_LOST_CHILD = _names("""
-    BrokenProcessPool BrokenPipeError CalledProcessError ConnectionResetError EOFError
-    ProcessExitedException TerminatedWorkerError
-""")
+# What a thread raises when another one gave it nothing.
+OF_LOST_THREAD = _names("BrokenBarrierError Empty Full")
 # Their message tells of another process's error, which is the one that counts.
 WRAPPERS = _names("""
     ChildFailedError ProcessRaisedException ProcessExitedException RemoteTraceback

@@ -25,6 +25,7 @@ class Raised:
     `is_certain` is False for a bare last line, which no traceback proves to be an error's end.
     `bases` are its classes, nearest first, and `number` its errno, where the process told them.
     Of the errors in `earlier`, which led to this one, `explicit` ones were named as its cause.
+    `preceding` are the lines that were printed last before it.
     """
 
     type_name: str
@@ -34,6 +35,7 @@ class Raised:
     bases: tuple[str, ...] = ()
     number: int | None = None
     explicit: bool = False
+    preceding: tuple[str, ...] = ()
 
     def quote(self) -> str:
         """Return the exception as Python prints it, cut to a readable length."""
@@ -96,7 +98,14 @@ def printed(error: Printed) -> Raised:
     name = error.type_name.rsplit(".", 1)[-1]
     earlier = tuple(printed(each) for each in error.earlier)
     certain = error.form is not Form.BARE
-    return Raised(name, error.message, certain, earlier, explicit=error.explicit)
+    return Raised(
+        name,
+        error.message,
+        certain,
+        earlier,
+        explicit=error.explicit,
+        preceding=error.preceding,
+    )
 
 
 def errno_in_words(text: str) -> str | None:

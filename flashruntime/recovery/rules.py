@@ -4,6 +4,7 @@ The first rule that fits decides. A rule without types speaks for itself, and so
 last line; one that goes by the type's name alone needs a closed traceback or an error file.
 """
 
+import re
 from dataclasses import replace
 
 from flashruntime.protocol.failures import FailureClass as C
@@ -20,6 +21,23 @@ from flashruntime.recovery.rule import RUNTIME, Rule, os_rule, text_rule, types_
 _SHM = "shared memory is too small: raise the container's shm_size (docker run --shm-size)"
 _FILES = "too many open files: raise `ulimit -n`"
 _LAYOUT = "the checkpoint does not match this source"
+
+
+# What git, curl, wget, ssh and rsync print when the network fails them.
+_TOOL = re.compile(
+    r"(?:fatal|error): (?:RPC failed;|early EOF|the remote end hung up"
+    r"|unable to access '[^'\n]{1,500}': (?:Could not resolve host|Failed to connect|Connection"
+    r"|Operation timed|Recv failure|The requested URL returned error: (?:5\d\d|429)|GnuTLS recv|OpenSSL SSL_(?:read|connect)))"
+    r"|curl: \((?:5|6|7|18|28|35|52|55|56|92)\) "
+    r"|ssh: (?:connect to host|Could not resolve hostname)"
+    r"|wget: unable to resolve|rsync error: .{1,200}\(code (?:10|12|30|35)\)"
+    r"|rsync: connection unexpectedly closed"
+)
+
+
+def _by_tool(error: Raised) -> bool:
+    """Whether the program that failed has printed last that it was the network."""
+    return any(_TOOL.match(line) for line in error.preceding)
 
 
 MEMORY_RULES = (
@@ -70,6 +88,12 @@ NETWORK_RULES = (
     os_rule("network-os", C.COMMUNICATION_ERROR,
         "ENETUNREACH EHOSTUNREACH ENETDOWN ECONNRESET ECONNREFUSED ECONNABORTED ETIMEDOUT "
         "EADDRINUSE ENETRESET"),
+    text_rule("cloud-service", C.COMMUNICATION_ERROR,
+              r"An error occurred \((?:SlowDown|Throttling\w*|ThrottledException|RequestTimeout"
+              r"|RequestLimitExceeded|TooManyRequestsException|InternalError|InternalFailure"
+              r"|ServiceUnavailable\w*|5\d\d|429)\)", types=frozenset({"ClientError"})),
+    Rule("tool-network", C.COMMUNICATION_ERROR, types=frozenset({"CalledProcessError"}),
+         test=_by_tool),
     types_rule("network-type", C.COMMUNICATION_ERROR,
                " ".join(sorted(NETWORK_ERRORS - {"HTTPError"}))),
 )  # fmt: skip

@@ -5,6 +5,7 @@ An error counts only in the form in which a dying process prints it: a closed tr
 """
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -63,7 +64,8 @@ class Form(Enum):
 class Printed:
     """An error in a log; `earlier` are those that the traceback names as what led to it.
 
-    An `explicit` one of them was named as the direct cause.
+    An `explicit` one of them was named as the direct cause. `preceding` are the last lines before
+    the traceback.
     """
 
     form: Form
@@ -72,11 +74,14 @@ class Printed:
     line: int
     earlier: tuple["Printed", ...] = ()
     explicit: bool = False
+    preceding: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
     """The last errors of a log.
+
+    `threads` are those with which threads of the main stream ended.
 
     `final` are those of the main stream that only launchers' notes follow, the oldest first;
     `ranks` are the errors that ranks printed under their own prefix, by time.
@@ -86,6 +91,7 @@ class Tail:
     ranks: tuple[Printed, ...] = ()
     launcher_seen: bool = False
     last_line: str = ""
+    threads: tuple[Printed, ...] = ()
 
 
 @dataclass(slots=True)
@@ -103,6 +109,9 @@ class _Stream:
     cut: bool = True
     is_aside: bool = False
     was_aside: bool = False
+    of_thread: bool = False
+    threads: list[Printed] = field(default_factory=list)
+    plain: deque[str] = field(default_factory=lambda: deque(maxlen=8))
 
     def read(self, number: int, line: str) -> None:
         """Take in the next line; a stream may begin in the middle of a traceback."""
@@ -147,12 +156,16 @@ class _Stream:
             return
         if self.is_aside:
             self.is_aside, self.was_aside, self.in_message = False, True, False
+            if self.of_thread:
+                closed = Printed(Form.TRACEBACK, found["type"], found["text"] or "", number)
+                self.threads = [*self.threads, closed][-8:]
             return
         self._add(Form.TRACEBACK, found["type"], found["text"] or "", number)
 
     def _other(self, number: int, line: str) -> None:
         if _ASIDE.match(line) or (line in _CHAIN and self.was_aside):
             self.is_aside, self.in_message = True, False
+            self.of_thread = line.startswith("Exception in thread ")
         elif line in _CHAIN and self.errors:
             last = self.errors.pop()
             explicit = line == _CHAIN[1]
@@ -166,11 +179,13 @@ class _Stream:
             self._add(Form.BARE, found["type"], found["text"], number)
         else:
             self.errors.clear()
+            self.plain.append(line)
             self.earlier, self.in_message = (), False
             self.is_aside = self.was_aside = False
 
     def _add(self, form: Form, type_name: str, text: str, number: int) -> None:
-        self.errors.append(Printed(form, type_name, text, number, self.earlier))
+        before = tuple(self.plain)
+        self.errors.append(Printed(form, type_name, text, number, self.earlier, preceding=before))
         self.earlier, self.in_message = (), True
         self.quotes = self.takes_next = self.was_aside = False
         del self.errors[:-64]
@@ -199,7 +214,8 @@ def read_tail(text: str) -> Tail:
             ranks.setdefault(prefix[1], _Stream()).read(number, line[prefix.end() :])
     own = sorted((e for rank in ranks.values() for e in rank.errors), key=lambda e: e.line)
     final = () if main.in_frames else tuple(main.errors)
-    return Tail(final, tuple(own), launcher_seen or bool(ranks), last_line)
+    threads = tuple(main.threads) if final else ()
+    return Tail(final, tuple(own), launcher_seen or bool(ranks), last_line, threads)
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -45,7 +45,8 @@ def _write(
     A rank's is kept beside it, for the first to be written need not be the first to fail.
     """
     rank = os.environ.get("RANK", "")
-    fields = {**_told(error), "chain": _chain(error), "traceback": "", "at_ns": monotonic_ns()}
+    fields = {**_told(error), "chain": _chain(error), "members": _members(error)}
+    fields |= {"traceback": "", "at_ns": monotonic_ns()}
     if rank.isdecimal() and len(rank) < 7:
         fields["rank"] = int(rank)
     try:
@@ -95,6 +96,20 @@ def _chain(error: BaseException) -> list[object]:
         short["message"] = str(short["message"])[:2000]
         found.insert(0, short)
         error = before
+    return found
+
+
+def _members(error: BaseException) -> list[object]:
+    """The errors in an exception group, and in the groups within it."""
+    found: list[object] = []
+    todo = [error]
+    while todo and len(found) < 16:
+        each = todo.pop(0)
+        below = getattr(each, "exceptions", None) if hasattr(each, "subgroup") else None
+        if isinstance(below, tuple):
+            todo += below[:16]
+        elif each is not error:
+            found.append({**_told(each), "message": str(each)[:2000]})
     return found
 
 

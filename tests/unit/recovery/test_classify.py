@@ -55,7 +55,7 @@ def raised(error_type: str, message: str = "") -> Evidence:
         (exited(127), C.APPLICATION_ERROR, "not found"),
         (exited(137), C.WORKER_CRASH, "SIGKILL"),
         (exited(139), C.WORKER_CRASH, "SIGSEGV"),
-        (exited(143), C.PREEMPTION, "SIGTERM"),
+        (exited(143), C.UNKNOWN, "SIGTERM"),
         (exited(255), C.UNKNOWN, "255"),
     ],
 )
