@@ -16,10 +16,11 @@ from flashruntime.recovery.policy import decide
 
 NS_PER_S = 1_000_000_000
 MAX_REMEMBERED = 10_000
-# What surroundings can do to many tasks at once. Memory is left out: tasks that are alike run out
-# of it alike; so are preemptions: that many go at once is how a pool shrinks.
+# What surroundings can do to many tasks at once. Left out are memory, of which tasks that are alike
+# run out alike, preemptions, which take many as a pool shrinks, and lost nodes, whose tasks are
+# taken over by a node that is there.
 SHARED = frozenset({
-    FailureClass.WORKER_CRASH, FailureClass.NODE_LOSS, FailureClass.ACCELERATOR_FAILURE,
+    FailureClass.WORKER_CRASH, FailureClass.ACCELERATOR_FAILURE,
     FailureClass.COMMUNICATION_ERROR, FailureClass.NETWORK_DEGRADATION,
     FailureClass.STORAGE_TIMEOUT, FailureClass.CONTROL_PLANE_FAILURE,
 })  # fmt: skip

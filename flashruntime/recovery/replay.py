@@ -37,7 +37,8 @@ def replay(events: Iterable[Event]) -> Iterator[Replayed]:
                 evidence = evidence.model_copy(update={"log_tail": tail})
             seen[key] = evidence
         elif event.type is EventType.RECOVERY_ACTION_SELECTED:
-            yield _again(event, seen[key])
+            told = Evidence.model_validate(event.data["evidence"])
+            yield _again(event, seen.pop(key, told))
 
 
 def _again(event: Event, evidence: Evidence) -> Replayed:

@@ -35,6 +35,7 @@ CHECKS_PER_LIMIT = 4
 DUMP_TIME_S = 1.0
 ABANDON_WAIT_S = 15.0
 _THIS_NODE = "local"
+INCIDENT = Bounds(nodes=1)
 
 
 @dataclass(slots=True)
@@ -58,7 +59,7 @@ class Supervisor:
         self._launcher = launcher
         self._clock = record.clock
         self._timers = Timers(record.clock)
-        self._judge = Judge(record.clock.monotonic_ns, Bounds(nodes=1))
+        self._judge = Judge(record.clock.monotonic_ns, INCIDENT)
         self._ready: deque[TaskStatus] = deque(record.tasks)
         self._running: dict[int, _Running] = {}
         self._waiting = 0

@@ -29,7 +29,8 @@ EATS = "x = bytearray(300 * 1024 * 1024)"
 CODES = {
     "eats": EATS,
     "killed": "import os; os.kill(os.getpid(), 9)",
-    "child": f"import subprocess, sys; subprocess.run([sys.executable, '-c', {EATS!r}], check=True)",
+    "child": "import subprocess, sys\n"
+    f"subprocess.run([sys.executable, '-c', {EATS!r}], check=True)",
     "bug": "raise ValueError('bad')",
 }
 
@@ -39,7 +40,7 @@ def test_015_a_kill_is_out_of_memory_only_where_the_counter_says_so() -> None:
         ["docker", "image", "inspect", IMAGE], capture_output=True, check=False
     )
     if present.returncode:
-        pytest.skip(f"no image {IMAGE}: `make images` builds it")
+        pytest.skip(f"no image {IMAGE}: `make up` builds it")
     argv = [
         "docker", "run", "--rm", "--network", "none", "--memory", "64m", "--memory-swap", "64m",
         "--label", "dev.flashruntime.owner=flashruntime", "--volume", f"{ROOT}:/src:ro",
