@@ -38,7 +38,7 @@ def read_errors(path: Path | None) -> dict[str, Any]:
 def _others(path: Path, main: ReportedError) -> list[ReportedError]:
     """The errors of further ranks, the first to fail first."""
     try:
-        names = sorted(path.parent.glob(f"{path.name}.rank-*"))[:MAX_RANKS_READ]
+        names = sorted(path.parent.glob(f"{path.name}.rank*"))[:MAX_RANKS_READ]
     except OSError:
         return []
     found = [each[0] for name in names if (each := _read(name)) is not None]

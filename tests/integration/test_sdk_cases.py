@@ -1,13 +1,14 @@
 """Public bug reports as local runs; the numbers are those of the catalogue of cases."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from flashruntime.protocol.failures import FailureClass
 from flashruntime.sdk.run import Run, RunState
-from tests.integration.sdk_runs import Bench
+from tests.integration.sdk_runs import ROOT, Bench
 
 pytestmark = pytest.mark.integration
 USER = FailureClass.APPLICATION_ERROR
@@ -89,6 +90,50 @@ def test_the_strongest_evidence_names_the_failure(
     run = bench.run(code)
     assert words in failed_once(run)
     assert run.attempts[0].failure_class is kind
+
+
+AREA_A = {
+    situation["id"]: situation
+    for situation in tomllib.loads(
+        (ROOT / "tests/unit/recovery/corpus/area_a.toml").read_text("utf-8")
+    )["situation"]
+}
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["003A", "003B", "005", "007", "007-after", "009", "009-134", "021", "021-optimizer", "039",
+     "041"],
+)  # fmt: skip
+def test_a_script_that_prints_what_was_reported_ends_as_it_should(bench: Bench, case: str) -> None:
+    """The script of the corpus, run for real: whether only the missing budget ended it, and why."""
+    label = AREA_A[case]
+    run = bench.run(label["code"])
+    assert run.state is RunState.FAILED
+    [chosen] = [e.data for e in run.events if e.type == "RECOVERY_ACTION_SELECTED"]
+    assert chosen["failure_class"] in label["classes"]
+    assert label.get("reason", "") in str(chosen["reason"])
+    assert chosen["exhausted"] == label["restart"]
+
+
+def test_041_no_process_of_an_attempt_outlives_it(bench: Bench) -> None:
+    """The second attempt looks for the child that the first left behind, deaf to SIGTERM."""
+    run = bench.run(
+        """
+        import os, signal, subprocess, sys, time
+        if os.environ["FLASHML_RESTART_COUNT"] == "0":
+            deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True)"
+            child = subprocess.Popen([sys.executable, "-c", deaf + "; time.sleep(600)"],
+                                     stdout=subprocess.PIPE, start_new_session=True)
+            child.stdout.readline()
+            open(os.environ["FLASHML_CKPT_DIR"] + "/pid", "w").write(str(child.pid))
+            os.kill(os.getpid(), signal.SIGKILL)
+        pid = open(os.environ["FLASHML_CKPT_DIR"] + "/pid").read()
+        assert not os.path.exists("/proc/" + pid), pid
+        """,
+        options={"max_restarts": 1},
+    )
+    assert (run.state, len(run.attempts)) == (RunState.SUCCEEDED, 2), run.reason
 
 
 def test_017_a_script_that_ends_well_half_way_has_missing_outputs(bench: Bench) -> None:

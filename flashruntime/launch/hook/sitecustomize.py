@@ -65,8 +65,9 @@ def _write(
         os.link(part, path)
     except FileExistsError:
         pass
-    if "rank" in fields:
-        os.replace(part, f"{path}.rank-{rank}")
+    own = f".rank{rank}"
+    if "rank" in fields and not path.endswith(own):
+        os.replace(part, path + own)
     else:
         os.unlink(part)
 

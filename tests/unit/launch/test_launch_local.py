@@ -16,7 +16,8 @@ from flashruntime.launch.environment import HOOK_DIR, child_environment
 from flashruntime.launch.keeper import descendants
 from flashruntime.launch.local import LocalLauncher, LocalProcess
 from flashruntime.launch.spec import LaunchSpec
-from flashruntime.protocol.failures import EndedBy
+from flashruntime.protocol.failures import EndedBy, History
+from flashruntime.recovery import decide
 
 PATIENCE_S = 20.0
 
@@ -176,6 +177,27 @@ def test_stop_lets_the_process_end_by_itself_and_says_that_it_was_stopped(tmp_pa
     assert evidence is not None
     assert (evidence.ended_by, evidence.exit_code) == (EndedBy.STOPPED, 143)
     assert log.read_text() == "saved\n"
+
+
+def test_017_what_ends_well_because_we_stopped_it_was_preempted(tmp_path: Path) -> None:
+    """Its exit code of 0 is no success: the stop is the stronger evidence."""
+    fifo = fifo_at(tmp_path)
+    process, _ = python(
+        tmp_path,
+        f"""
+        import signal, sys
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        open({str(fifo)!r}, 'w').close()
+        signal.pause()
+        """,
+    )
+    ready(fifo)
+    process.stop(PATIENCE_S)
+    evidence = process.wait(PATIENCE_S)
+    assert evidence is not None
+    assert (evidence.ended_by, evidence.exit_code) == (EndedBy.STOPPED, 0)
+    decision = decide(evidence, History(errors=5, max_errors=1))
+    assert (decision.failure_class, decision.retries) == ("preemption", True)
 
 
 def test_stop_kills_what_ignores_it_once_the_nearest_deadline_has_passed(tmp_path: Path) -> None:

@@ -112,8 +112,8 @@ def test_of_many_ranks_the_first_real_error_counts(tmp_path: Path) -> None:
     lost = "[/pytorch/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:9"
     write(main, 0, 30, "RuntimeError", lost)
     for rank in range(16):
-        write(tmp_path / f"error.json.rank-{rank}", rank, 30 + rank, "RuntimeError", lost)
-    write(tmp_path / "error.json.rank-11", 11, 29, "ValueError", "bad label")
+        write(tmp_path / f"error.json.rank{rank}", rank, 30 + rank, "RuntimeError", lost)
+    write(tmp_path / "error.json.rank11", 11, 29, "ValueError", "bad label")
     told = read_errors(main)
     assert told["other_errors"][0].rank == 11
     kind, reason = classify(evidence(**told, ranks=16))
@@ -133,7 +133,7 @@ def test_ranks_leave_files_of_their_own_and_the_first_is_the_main_one(tmp_path: 
     told = of_process(tmp_path, "raise ValueError('x')", RANK="1")
     assert (told.error_type, [each.rank for each in told.other_errors]) == ("TimeoutError", [1])
     assert sorted(path.name for path in tmp_path.glob("error*")) == [
-        "error.json", "error.json.rank-1", "error.json.rank-3",
+        "error.json", "error.json.rank1", "error.json.rank3",
     ]  # fmt: skip
 
 
@@ -254,7 +254,7 @@ def test_whatever_a_job_writes_into_error_files_is_survived(
 ) -> None:
     path = tmp_path_factory.mktemp("files") / "error.json"
     path.write_text(json.dumps(main))
-    path.with_name("error.json.rank-1").write_text(json.dumps(rank))
+    path.with_name("error.json.rank1").write_text(json.dumps(rank))
     kind, reason = classify(evidence(**read_errors(path)))
     assert kind in FailureClass
     assert 0 < len(reason) < 2_000

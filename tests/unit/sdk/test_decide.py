@@ -54,6 +54,19 @@ def test_every_kind_of_failure_ends_after_its_own_number_of_attempts(
     assert attempts_until_fail(evidence, max_restarts) == attempts
 
 
+def test_043_a_crash_loop_without_a_word_backs_off_and_ends_early() -> None:
+    budget, waits = Budget(), []
+    while True:
+        decision = decide_task(EXIT, budget, 50, f"t#{len(waits)}")
+        if decision.action is FAIL:
+            break
+        waits.append(decision.backoff_s)
+        budget = budget.spend(decision, failure_mark(EXIT))
+    assert len(waits) == MAX_SAME_RUN - 1
+    assert all(later > earlier for earlier, later in zip(waits, waits[2:], strict=False))
+    assert "the same failure again without progress" in decision.reason
+
+
 def test_progress_renews_the_budget() -> None:
     assert attempts_until_fail(KILLED, 2, steps=[1, 2, 3, 4, 5, 5]) == 7
     assert attempts_until_fail(PREEMPTED, 1, steps=[1, 1, 1, 9]) == MAX_LOSS_RUN + 3
