@@ -198,7 +198,10 @@ def seen(evidence: Evidence) -> Evidence:
 
 def failure_event(lease: LeaseRow, reason: str, evidence: Evidence) -> EventDraft:
     """Return the record of what an attempt reported of its end."""
-    data: Data = {"reason": reason, "evidence": evidence.model_dump(mode="json")}
+    data: Data = {
+        "reason": reason,
+        "evidence": evidence.model_dump(mode="json", exclude_defaults=True),
+    }
     return event(EventType.TASK_ATTEMPT_FAILED, lease, data)
 
 
@@ -206,7 +209,7 @@ def decision_events(
     lease: LeaseRow, evidence: Evidence, decision: Decision
 ) -> tuple[EventDraft, ...]:
     """Return the record of a decision: what the failure is called, what is done about it, why."""
-    kept = evidence.model_dump(mode="json", exclude={"log_tail"})
+    kept = evidence.model_dump(mode="json", exclude={"log_tail"}, exclude_defaults=True)
     chosen: Data = {**decision.model_dump(mode="json"), "evidence": kept}
     named = ("failure_class", "reason", "policy_version", "evidence")
     classified: Data = {name: chosen[name] for name in named}

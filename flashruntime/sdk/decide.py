@@ -38,7 +38,7 @@ def tell(
     record: Record, task: int, attempt_id: str, evidence: Evidence, decision: Decision
 ) -> None:
     """Record what was seen, what it is called, and what is done about it."""
-    seen = evidence.model_dump(mode="json", exclude_none=True)
+    seen = evidence.model_dump(mode="json", exclude_defaults=True)
     tail = seen.pop("log_tail", None)
     failed = {"reason": decision.reason, "evidence": seen, "log_tail": tail}
     record.event(EventType.TASK_ATTEMPT_FAILED, task, attempt_id, failed)

@@ -52,7 +52,7 @@ class _Screen:
         if event.type is EventType.TASK_COMMIT_ACCEPTED:
             self._done += 1
         elif event.type is EventType.RECOVERY_ACTION_SELECTED:
-            ended = event.data.get("action") == "fail_job"
+            ended = event.data.get("action") in {"fail_job", "pause_job"}
             self._failed += ended
             self._restarts += not ended
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from flashruntime.protocol.jobs import JobState
+from flashruntime.recovery.replay import replay
 from tests.integration.worker_stack import Service, Stack
 
 pytestmark = pytest.mark.integration
@@ -81,6 +82,35 @@ def test_an_uncaught_error_fails_the_job_at_once_with_its_own_words(
     assert task.attempts == 1
     assert "KeyError" in (task.reason or "")
     assert "KeyError: 'val_acc'" in stack.client.logs(job_id)
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (
+            "import json, os, sys\n"
+            "told = {'message': {'message': 'ValueError: heads', 'extraInfo': {}}}\n"
+            "json.dump(told, open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w'))\n"
+            "sys.exit(1)",
+            "ValueError: heads",
+        ),
+        ("class Bad(ValueError): pass\nraise Bad('heads')", "Bad: heads"),
+        (
+            "try: {}['lr']\nexcept KeyError as error: raise RuntimeError('bad config') from error",
+            "RuntimeError: bad config, raised from KeyError: 'lr'",
+        ),
+    ],
+)
+def test_what_a_process_tells_of_its_error_decides_on_the_coordinator_too(
+    stack: Stack, worker: Service, code: str, why: str
+) -> None:
+    """F3: and the decision can be made again from the events that the API gives."""
+    job_id = stack.submit(code, maxTaskAttempts=5)
+    assert stack.ended(job_id).state is JobState.FAILED
+    (task,) = stack.client.tasks(job_id)
+    assert (task.attempts, why in (task.reason or "")) == (1, True)
+    [made] = replay(stack.client.events(job_id).items)
+    assert made.same
 
 
 def test_a_mistyped_executable_is_named_and_not_tried_again(stack: Stack, worker: Service) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from flashruntime.errors import InvalidInput
 from flashruntime.launch import torchrun
-from flashruntime.launch.torchrun import read_torchrun_error, torchrun_argv
+from flashruntime.launch.torchrun import ranks_of, read_torchrun_error, torchrun_argv
 
 MAIN = str(Path(torchrun.__file__).with_name("torchrun_main.py"))
 FLAGS = (MAIN, "--standalone", "--nnodes=1", "--local-addr=127.0.0.1", "--nproc-per-node=2")
@@ -35,6 +35,24 @@ def test_a_script_or_module_runs_under_the_same_python(
 def test_what_torchrun_cannot_run_is_refused(command: list[str]) -> None:
     with pytest.raises(InvalidInput, match="torchrun"):
         torchrun_argv(command, 2)
+
+
+@pytest.mark.parametrize(
+    ("argv", "ranks"),
+    [
+        (("torchrun", "--nproc-per-node=4", "train.py"), 4),
+        (("/v/bin/torchrun", "--nproc_per_node", "8", "train.py"), 8),
+        (("python", "-m", "torch.distributed.run", "--nproc-per-node=2", "train.py"), 2),
+        (torchrun_argv(["train.py"], 3), 3),
+        (("torchrun", "--nproc-per-node=gpu", "train.py"), 1),
+        (("python", "train.py", "--nproc-per-node=4"), 1),
+        ((), 1),
+    ],
+)
+def test_a_torchrun_command_says_how_many_ranks_restart_together(
+    argv: tuple[str, ...], ranks: int
+) -> None:
+    assert ranks_of(argv) == ranks
 
 
 def test_a_local_run_has_one_node() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashruntime.protocol.failures import EndedBy, Evidence, FailureClass
+from flashruntime.protocol.failures import EndedBy, Evidence, FailureClass, ReportedError
 from flashruntime.recovery import classify
 
 C = FailureClass
@@ -152,6 +152,17 @@ def test_a_log_counts_only_where_its_end_is_an_uncaught_error(
     assert classify(exited(log_tail=log_tail))[0] is expected
 
 
+TOLD = st.lists(
+    st.builds(
+        ReportedError,
+        type_name=st.sampled_from(["KeyError", "ConnectionError", "Own", "RuntimeError", ""]),
+        message=st.text(),
+        explicit=st.booleans(),
+    ),
+    max_size=3,
+)
+
+
 @given(
     st.builds(
         Evidence,
@@ -161,9 +172,16 @@ def test_a_log_counts_only_where_its_end_is_an_uncaught_error(
         error_type=st.none() | st.text(),
         message=st.none() | st.text(),
         log_tail=st.none() | st.text() | st.just(TRACEBACK),
+        error_bases=st.lists(st.sampled_from(["ValueError", "OSError", "x"]), max_size=3),
+        errno=st.none() | st.integers(-(10**20), 10**20),
+        led_to_by=TOLD,
+        members=TOLD,
+        other_errors=TOLD,
+        oom_kills=st.none() | st.integers(0, 10**6),
+        ranks=st.integers(1, 100),
     )
 )
 def test_every_evidence_has_a_name_and_a_readable_reason(evidence: Evidence) -> None:
     found, reason = classify(evidence)
     assert found in FailureClass
-    assert 0 < len(reason) < 1_000
+    assert 0 < len(reason) < 2_000
