@@ -52,6 +52,9 @@ class EndedBy(StrEnum):
     HUNG = "hung"
 
 
+Errno = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+
+
 class ReportedError(OpenModel):
     """An exception as the process that it ended told it; `bases` are its classes, nearest first.
 
@@ -62,10 +65,10 @@ class ReportedError(OpenModel):
     type_name: Annotated[str, Field(max_length=1_000)]
     message: Annotated[str, Field(max_length=20_000)] = ""
     bases: Annotated[list[str], Field(max_length=64)] = []
-    errno: int | None = None
+    errno: Errno | None = None
     explicit: bool = False
-    rank: int | None = None
-    at_ns: int = 0
+    rank: int | None = Field(default=None, ge=0, le=10**6)
+    at_ns: int = Field(default=0, ge=0, le=2**63 - 1)
 
 
 class Evidence(OpenModel):
@@ -86,7 +89,7 @@ class Evidence(OpenModel):
     error_type: str | None = None
     message: str | None = None
     error_bases: Annotated[list[str], Field(max_length=64)] = []
-    errno: int | None = None
+    errno: Errno | None = None
     led_to_by: Annotated[list[ReportedError], Field(max_length=16)] = []
     members: Annotated[list[ReportedError], Field(max_length=64)] = []
     other_errors: Annotated[list[ReportedError], Field(max_length=64)] = []

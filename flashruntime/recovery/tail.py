@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from functools import lru_cache
 
 MAX_TEXT = 128 * 1024
 MAX_LINE = 4096
@@ -197,8 +198,12 @@ class _Stream:
             self.errors[-1] = replace(last, message=joined)
 
 
+@lru_cache(maxsize=4)
 def read_tail(text: str) -> Tail:
-    """Return the errors that end a log; an empty answer where none clearly does."""
+    """Return the errors that end a log; an empty answer where none clearly does.
+
+    One decision asks for the same text several times.
+    """
     main = _Stream()
     ranks: dict[str, _Stream] = {}
     launcher_seen, last_line = False, ""

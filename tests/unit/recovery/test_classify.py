@@ -173,7 +173,7 @@ TOLD = st.lists(
         message=st.none() | st.text(),
         log_tail=st.none() | st.text() | st.just(TRACEBACK),
         error_bases=st.lists(st.sampled_from(["ValueError", "OSError", "x"]), max_size=3),
-        errno=st.none() | st.integers(-(10**20), 10**20),
+        errno=st.none() | st.integers(-(2**31), 2**31 - 1),
         led_to_by=TOLD,
         members=TOLD,
         other_errors=TOLD,
