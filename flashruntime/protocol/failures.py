@@ -119,8 +119,9 @@ class History(OpenModel):
     """What a decision depends on beside the evidence.
 
     `attempt` names the attempt, for the jitter. `errors` were counted and `loss_run` attempts lost
-    in a row before this failure; `repeated` tells that it is the previous one again. `limit` is
-    the budget's name as its user knows it. Without `may_retry`, any failure is the last.
+    in a row before this failure; `repeated` tells that it is the previous one again, with
+    `suspect_step` that both came right after the resume from the checkpoint of that step. `limit`
+    is the budget's name as its user knows it. Without `may_retry`, any failure is the last.
     """
 
     attempt: str = ""
@@ -128,6 +129,7 @@ class History(OpenModel):
     max_errors: int = 1
     loss_run: int = 0
     repeated: bool = False
+    suspect_step: int | None = None
     limit: str = "maxTaskAttempts"
     may_retry: bool = True
     incident: Incident | None = None

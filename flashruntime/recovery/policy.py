@@ -102,7 +102,7 @@ class _Choice:
 def _within_budget(row: Row, seen: str, history: History) -> _Choice | None:
     """Return the end of the task where nothing is left to try, None while something is."""
     failed = history.errors + 1
-    if history.repeated and row.repeat_is_final:
+    if history.repeated and row.repeat_is_final and history.suspect_step is None:
         words = f"the same failure again without progress, a retry would not help: {seen}"
         return _Choice(RecoveryAction.FAIL_JOB, words)
     if not history.may_retry:
@@ -130,6 +130,9 @@ def _try_again(row: Row, evidence: Evidence, seen: str, history: History) -> _Ch
             f"{incident.frozen_s:.1f} s; last: {seen}"
         )
         return _Choice(frozen.action, words, backoff_s=max(wait_s, incident.frozen_s))
+    if history.repeated and row.repeat_is_final:
+        step = history.suspect_step
+        seen = f"twice right after the resume from step {step}, which is set aside: {seen}"
     action = row.action
     if action is RecoveryAction.RETRY_TASK and evidence.ranks > 1:
         action = RecoveryAction.RESTART_GROUP

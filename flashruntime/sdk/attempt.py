@@ -55,13 +55,17 @@ class AttemptDir:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at a task: `number` counts from 0 within this run."""
+    """One try at a task: `number` counts from 0 within this run.
+
+    The checkpoint of `suspect_step` is not to be resumed from.
+    """
 
     attempt_id: str
     task: int
     number: int
     directory: AttemptDir
     placed: Mapping[str, Placed]
+    suspect_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,8 @@ def launch_spec(plan: Plan, attempt: Attempt, params: Params) -> LaunchSpec:
         "FLASHML_ERROR_FILE": str(directory.private("error.json")),
         torchrun.ERROR_FILE_VARIABLE: str(directory.private("torchrun-error.json")),
     }
+    if attempt.suspect_step is not None:
+        given["FLASHML_SUSPECT_STEP"] = str(attempt.suspect_step)
     if plan.has_limits:
         given[stacks.DUMP_VARIABLE] = str(stacks.DUMP_SIGNAL)
     argv = tuple(workload.argv(params))

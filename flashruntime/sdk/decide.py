@@ -21,14 +21,22 @@ def failure_mark(evidence: Evidence) -> str | None:
     return fingerprint(evidence, evidence.step)
 
 
-def history_of(evidence: Evidence, budget: Budget, max_restarts: int, attempt: str) -> History:
+def history_of(
+    evidence: Evidence,
+    budget: Budget,
+    max_restarts: int,
+    attempt: str,
+    suspect_step: int | None = None,
+) -> History:
     """Return what the policy needs to know; without restarts even a lost attempt is the last."""
+    repeated = budget.repeats(failure_mark(evidence))
     return History(
         attempt=attempt,
         errors=budget.errors,
         max_errors=max_restarts + 1,
         loss_run=budget.loss_run,
-        repeated=budget.repeats(failure_mark(evidence)),
+        repeated=repeated,
+        suspect_step=suspect_step if repeated else None,
         limit="max_restarts",
         may_retry=max_restarts > 0,
     )

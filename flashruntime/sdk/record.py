@@ -41,6 +41,17 @@ class TaskStatus:
     budget: Budget = field(default_factory=Budget)
     metrics: Metrics = field(default_factory=dict)
     resumed_from: int | None = None
+    failed_resume: int | None = None
+    suspect_step: int | None = None
+
+    def suspect(self, step: int | None) -> int | None:
+        """Note a failure at `step`; return it if the one before came right after the same resume.
+
+        An attempt that got no further than where it resumed makes that checkpoint suspect.
+        """
+        now = step if step is not None and step == self.resumed_from else None
+        same, self.failed_resume = now is not None and now == self.failed_resume, now
+        return now if same else None
 
     def trial(self) -> dict[str, JsonValue]:
         """Return the metrics of the task with what identifies it; these names are reserved."""

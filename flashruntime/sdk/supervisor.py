@@ -4,7 +4,7 @@ import logging
 import queue
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -122,6 +122,7 @@ class Supervisor:
         try:
             root = self._place(task, first=number == 0)
             attempt = prepare(self._plan, task.index, number, root)
+            attempt = replace(attempt, suspect_step=task.suspect_step)
             spec = launch_spec(self._plan, attempt, task.params)
         except (InvalidInput, OSError) as error:
             self._failed(task, self._unlaunched(task, number), not_started(error))
@@ -221,7 +222,8 @@ class Supervisor:
 
     def _failed(self, task: TaskStatus, attempt_id: str, evidence: Evidence) -> None:
         key, most = f"{attempt_id}#{task.attempts}", self._plan.limits.max_restarts
-        history = history_of(evidence, task.budget, most, key)
+        history = history_of(evidence, task.budget, most, key, task.suspect(evidence.step))
+        task.suspect_step = history.suspect_step
         task_id = self._record.task_id(task.index)
         decision = self._judge.decide(evidence, history, task_id, _THIS_NODE)
         task.budget = task.budget.spend(decision, failure_mark(evidence))

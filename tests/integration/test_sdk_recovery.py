@@ -91,6 +91,30 @@ def test_a_faulty_accelerator_says_that_there_is_no_other_node(
     assert "one node" in str(chosen(run, "carried_out")[0])
 
 
+def test_a_checkpoint_that_gives_the_same_crash_twice_is_named_to_the_next_attempt(
+    bench: Bench,
+) -> None:
+    """Twice at the step of the resume; the third is told which step to leave out."""
+    code = """
+    import json, os, sys
+    from flashruntime.attempt import Attempt
+    suspect = os.environ.get("FLASHML_SUSPECT_STEP")
+    if suspect is not None:
+        json.dump({"suspect": int(suspect)}, open("metrics.json", "w"))
+        sys.exit(0)
+    attempt = Attempt.from_env()
+    if attempt.resume() is None:
+        attempt.save(7, {"w": b"bad"})
+        attempt.report(9)
+    raise RuntimeError("shape of the state is odd")
+    """
+    run = bench.run(code, options={"max_restarts": 5})
+    assert run.state is RunState.SUCCEEDED, run.reason
+    assert run.trials[0]["suspect"] == 7
+    reasons = [str(reason) for reason in chosen(run, "reason")]
+    assert "twice right after the resume from step 7, which is set aside" in reasons[-1]
+
+
 def test_every_decision_of_a_run_can_be_made_again_from_its_events(bench: Bench) -> None:
     code = """
     import os, sys

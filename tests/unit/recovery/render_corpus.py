@@ -55,7 +55,9 @@ def _rules() -> str:
     return (
         f"Errors are limited by `max_restarts` or `maxTaskAttempts`; losses by {MAX_LOSS_RUN} in a "
         "row. A checkpoint beyond all earlier ones renews both. The same failure twice at the same "
-        f"known step, or {MAX_SAME_RUN} times at an unknown one, is final where the table says so. "
+        f"known step, or {MAX_SAME_RUN} times at an unknown one, is final where the table says so; "
+        "where both came right after the resume from one checkpoint, a local run tries once more "
+        "without that checkpoint. "
         "Waits are spread over their upper half. An attempt of several ranks is restarted as a "
         "group.\n\n"
         f"An incident: failures of one class ({shared}) of at least {bounds.tasks} tasks on at "
