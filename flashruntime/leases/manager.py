@@ -220,6 +220,7 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
         budget = task.budget.reached(evidence.checkpoint_step)
         max_errors = wanted_job(tx, task.job_id).max_errors
         history = _history(task.left_with(budget), lease, max_errors, budget.repeats(failure))
+        history = history.model_copy(update={"loss_run": budget.lose(lease.step).loss_run - 1})
         decision = decide(evidence, history, task.task_id, lease.node_id)
         events = transitions.decision_events(lease, evidence, decision)
         self._append(tx, (transitions.failure_event(lease, reason, evidence), *events))

@@ -12,7 +12,7 @@ from flashruntime.errors import InvalidInput
 from flashruntime.launch import outputs, stacks, torchrun
 from flashruntime.launch.environment import child_environment
 from flashruntime.launch.outputs import Placed, Places
-from flashruntime.launch.progress import Progress, log_tail, read_progress
+from flashruntime.launch.progress import TAIL_BYTES, TAIL_LINES, Progress, log_tail, read_progress
 from flashruntime.launch.spec import LaunchSpec
 from flashruntime.protocol.failures import EndedBy, Evidence
 from flashruntime.protocol.jobs import Params
@@ -21,6 +21,8 @@ from flashruntime.sdk.plan import Plan
 
 LOG_NAME = "launcher.log"
 PRIVATE_NAME = ".flashruntime"
+# Of so many ranks at most, each adds its share to the end of the output that is looked at.
+MAX_TAILS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +153,13 @@ def conclude(plan: Plan, attempt: Attempt, evidence: Evidence) -> Result | Evide
         evidence = Evidence(ended_by=EndedBy.MISSING_OUTPUTS, exit_code=0, message=text)
     evidence = torchrun.completed(evidence, directory.private("torchrun-error.json"))
     progress, workload = directory.progress, plan.workload
+    ranks = workload.resources.nproc_per_node if workload.is_torchrun else 1
+    tails = min(ranks, MAX_TAILS)
     known = {
         "step": progress.step,
         "checkpoint_step": progress.checkpoint_step,
-        "log_tail": log_tail(directory.log),
-        "ranks": workload.resources.nproc_per_node if workload.is_torchrun else 1,
+        "log_tail": log_tail(directory.log, TAIL_LINES * tails, TAIL_BYTES * tails),
+        "ranks": ranks,
     }
     return evidence.model_copy(update=known)
 

@@ -107,6 +107,15 @@ def test_a_new_checkpoint_renews_the_budget_across_a_restart(policed: Policed) -
     assert policed.again(seen).exhausted
 
 
+def test_a_preemption_after_progress_is_followed_at_once_and_one_without_waits(
+    policed: Policed,
+) -> None:
+    policed.world.submit()
+    stops = [Evidence(ended_by=EndedBy.STOPPED, step=step) for step in (5, 9, 9, 9, 12)]
+    waits = [policed.again(stop).backoff_s for stop in stops]
+    assert [wait > 0 for wait in waits] == [False, False, True, True, False]
+
+
 def test_storage_that_stays_away_pauses_the_job(policed: Policed) -> None:
     policed.world.submit(tasks=2, max_attempts=2)
     other = policed.world.claim("w5")

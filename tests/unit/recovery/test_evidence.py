@@ -137,6 +137,15 @@ def test_ranks_leave_files_of_their_own_and_the_first_is_the_main_one(tmp_path: 
     ]  # fmt: skip
 
 
+def test_a_rank_whose_launcher_gave_it_a_file_of_its_own_leaves_no_other(tmp_path: Path) -> None:
+    own = str(tmp_path / "error.json.rank2")
+    of_process(tmp_path, "raise ValueError('x')", RANK="1")
+    of_process(tmp_path, "raise KeyError('y')", RANK="2", FLASHML_ERROR_FILE=own)
+    told = read_errors(tmp_path / "error.json")
+    assert [(each.rank, each.type_name) for each in told["other_errors"]] == [(2, "KeyError")]
+    assert len(list(tmp_path.glob("error*"))) == 3
+
+
 def test_interleaved_output_of_eight_ranks_shows_the_first_error() -> None:
     """Without any error file: each rank's traceback is put together from between the others'."""
     texts = []
