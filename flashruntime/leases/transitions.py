@@ -213,10 +213,10 @@ def decision_events(
     chosen: Data = {**decision.model_dump(mode="json"), "evidence": kept}
     named = ("failure_class", "reason", "policy_version", "evidence")
     classified: Data = {name: chosen[name] for name in named}
-    incident = None if decision.history is None else decision.history.incident
+    incident = None if decision.history is None else decision.history.freeze
     frozen: tuple[EventDraft, ...] = ()
-    if decision.action is RecoveryAction.FREEZE_AUTOMATION and incident and incident.began:
-        data: Data = {**incident.model_dump(mode="json"), "reason": decision.reason}
+    if incident is not None:
+        data: Data = {**incident.model_dump(mode="json"), "reason": incident.words()}
         frozen = (event(EventType.RECOVERY_FROZEN, lease, data),)
     return (
         event(EventType.FAILURE_CLASSIFIED, lease, classified),

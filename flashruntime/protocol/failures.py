@@ -114,6 +114,13 @@ class Incident(OpenModel):
     frozen_s: float
     began: bool = False
 
+    def words(self) -> str:
+        """Say what was seen and what follows."""
+        return (
+            f"{self.failure_class.value} of {self.tasks} tasks on {self.nodes} nodes within "
+            f"{self.window_s:g} s, nothing of it is tried again for {self.frozen_s:.1f} s"
+        )
+
 
 class History(OpenModel):
     """What a decision depends on beside the evidence.
@@ -133,6 +140,12 @@ class History(OpenModel):
     limit: str = "maxTaskAttempts"
     may_retry: bool = True
     incident: Incident | None = None
+
+    @property
+    def freeze(self) -> Incident | None:
+        """The incident with which a freeze begins, if one does."""
+        begins = self.may_retry and self.incident is not None and self.incident.began
+        return self.incident if begins else None
 
 
 class Decision(OpenModel):

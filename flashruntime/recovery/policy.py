@@ -124,11 +124,7 @@ def _try_again(row: Row, evidence: Evidence, seen: str, history: History) -> _Ch
     incident = history.incident
     if incident is not None:
         frozen = TABLE[FailureClass.CORRELATED_INCIDENT]
-        words = (
-            f"{incident.failure_class.value} of {incident.tasks} tasks on {incident.nodes} nodes "
-            f"within {incident.window_s:g} s, nothing of it is tried again for "
-            f"{incident.frozen_s:.1f} s; last: {seen}"
-        )
+        words = f"{incident.words()}; last: {seen}"
         return _Choice(frozen.action, words, backoff_s=max(wait_s, incident.frozen_s))
     if history.repeated and row.repeat_is_final:
         step = history.suspect_step

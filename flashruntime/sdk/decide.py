@@ -56,7 +56,7 @@ def tell(
     record.event(EventType.FAILURE_CLASSIFIED, task, attempt_id, classified)
     chosen["carried_out"] = _CARRIED_OUT[decision.action]
     record.event(EventType.RECOVERY_ACTION_SELECTED, task, attempt_id, chosen)
-    incident = None if decision.history is None else decision.history.incident
-    if decision.action is RecoveryAction.FREEZE_AUTOMATION and incident and incident.began:
-        frozen = {**incident.model_dump(mode="json"), "reason": decision.reason}
+    incident = None if decision.history is None else decision.history.freeze
+    if incident is not None:
+        frozen = {**incident.model_dump(mode="json"), "reason": incident.words()}
         record.event(EventType.RECOVERY_FROZEN, task, attempt_id, frozen)

@@ -149,6 +149,15 @@ def test_many_failures_at_once_freeze_retries_across_a_restart(policed: Policed)
     assert policed.world.claim("w9").task_index in {2, 3}
 
 
+def test_a_freeze_is_told_also_where_the_task_that_began_it_has_ended(policed: Policed) -> None:
+    for number in range(3):
+        policed.world.submit(job_id=f"job-{number}", max_attempts=1 if number == 2 else 9)
+    decisions = [policed.fail(policed.world.claim(f"w{n}"), CRASH) for n in range(3)]
+    assert [each.action for each in decisions] == ["retry_task", "retry_task", "fail_job"]
+    [frozen] = policed.events("RECOVERY_FROZEN")
+    assert "worker_crash of 3 tasks on 3 nodes" in str(frozen.data["reason"])
+
+
 def test_a_node_with_a_faulty_accelerator_is_replaced(policed: Policed) -> None:
     """L18."""
     policed.world.submit(max_attempts=1)
