@@ -4,34 +4,36 @@ import json
 import logging
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import Any
 
-from flashruntime.launch import keeper, memory, stacks
+from flashruntime.launch import keeper, keepers, memory, stacks, warm
+from flashruntime.launch.cores import usable_cores
 from flashruntime.launch.diagnose import explain_exit, explain_spawn_error
-from flashruntime.launch.environment import is_inherited
 from flashruntime.launch.error_file import read_errors
+from flashruntime.launch.keepers import Keepers
 from flashruntime.launch.spec import LaunchSpec
+from flashruntime.launch.warm import State
 from flashruntime.protocol.failures import EndedBy, Evidence
 
 _LOG = logging.getLogger(__name__)
 
 
 class LocalLauncher:
-    """Starts one keeper a process.
+    """Starts processes, each with a keeper.
 
-    With `adopt_orphans` this process becomes a subreaper too and kills what a keeper that was
-    itself killed leaves behind; it must then have no children of its own.
+    With `adopt_orphans` this process becomes a subreaper too and kills what a keeper leaves behind
+    that was itself killed, after its server; it must then have no children of its own.
     """
 
     def __init__(self, *, adopt_orphans: bool = False) -> None:
         self._adopt_orphans = adopt_orphans
         if adopt_orphans:
             keeper.become_subreaper()
+        keepers.prepare()
 
     def launch(self, spec: LaunchSpec, on_end: Callable[[], None] = lambda: None) -> "LocalProcess":
         """Start `spec`; `on_end` is called once, from another thread, when it has ended."""
@@ -39,7 +41,8 @@ class LocalLauncher:
 
     def _end_orphans(self) -> None:
         if self._adopt_orphans:
-            keeper.signal_each(keeper.descendants(os.getpid()), signal.SIGKILL)
+            below = keeper.descendants(os.getpid(), keepers.server_pids())
+            keeper.signal_each(below, signal.SIGKILL)
 
 
 class LocalProcess:
@@ -54,39 +57,37 @@ class LocalProcess:
         self._evidence: Evidence | None = None
         self._ended = Event()
         self._orders = Lock()
-        self.pid: int | None = None
+        self._is_stopped = False
+        self._connection: socket.socket | None = None
+        self._restock: Callable[[], None] = lambda: None
+        self._settled = Event()
         self._killed_before = memory.oom_kills()
-        self._keeper = subprocess.Popen(
-            [sys.executable, "-I", "-S", keeper.__file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-            env={name: value for name, value in os.environ.items() if is_inherited(name)},
-        )
-        self._tell(json.dumps(_request(spec)))
+        self.pid: int | None = None
+        self.keeper_pid: int | None = None
+        self._warm = warm.find(spec)
+        if self._warm is None or self._warm.state is not State.IMPORTING:
+            self._connect()
         Thread(target=self._follow, name="launch-follow", daemon=True).start()
 
     def stop(self, grace_s: float) -> None:
         """Send SIGTERM; after `grace_s` the whole tree is killed. The nearest deadline counts."""
-        self._tell(f"stop {max(0.0, grace_s):.3f}")
+        with self._orders:
+            self._is_stopped = True
+            self._settled.set()
+            try:
+                if self._connection is not None:
+                    self._connection.sendall(f"stop {max(0.0, grace_s):.3f}\n".encode())
+            except OSError:
+                _LOG.debug("the keeper of %s has ended already", self._spec.argv[:1])
 
     def dump_stacks(self) -> int:
         """Ask each Python of the tree that listens to print its stacks; return how many were."""
-        return stacks.dump(keeper.descendants(self._keeper.pid))
+        return stacks.dump(keeper.descendants(self.keeper_pid)) if self.keeper_pid else 0
 
     def wait(self, timeout_s: float | None = None) -> Evidence | None:
         """Return how it ended, or None if it has not within `timeout_s`."""
         self._ended.wait(timeout_s)
         return self._evidence
-
-    def _tell(self, line: str) -> None:
-        with self._orders:
-            assert self._keeper.stdin is not None  # noqa: S101 (opened as a pipe above)
-            try:
-                self._keeper.stdin.write(line.encode() + b"\n")
-                self._keeper.stdin.flush()
-            except (BrokenPipeError, ValueError):
-                _LOG.debug("the keeper of %s has ended already", self._spec.argv[:1])
 
     def _follow(self) -> None:
         try:
@@ -102,40 +103,85 @@ class LocalProcess:
         self._on_end()
 
     def _hang_up(self) -> None:
-        """Close the keeper's pipes; an order that it never read is left in the buffer of one."""
         with self._orders:
-            for pipe in (self._keeper.stdin, self._keeper.stdout):
-                with suppress(OSError):
-                    assert pipe is not None  # noqa: S101 (opened as a pipe above)
-                    pipe.close()
+            if self._connection is not None:
+                self._connection.close()
+
+    def _connect(self) -> None:
+        """Find a keeper, unless the process has been stopped before it was started."""
+        with self._orders:
+            if self._is_stopped:
+                return
+            self._connection, source = self._open()
+            self._restock = source.restock
+
+    def _open(self) -> tuple[socket.socket, Keepers]:
+        if self._warm is not None and self._spec.warm is not None:
+            with suppress(OSError):
+                return self._warm.open(self._spec, self._spec.warm)
+        self._warm = None
+        return keepers.open_cold(_request(self._spec))
 
     def _outcome(self) -> Evidence:
-        report: dict[str, Any] = {}
-        try:
-            assert self._keeper.stdout is not None  # noqa: S101 (opened as a pipe above)
-            for line in self._keeper.stdout:
-                report |= json.loads(line)
-                self.pid = report.get("pid")
-        except (OSError, ValueError):
-            _LOG.exception("the keeper's report cannot be read")
-        keeper_code = self._keeper.wait()
+        if self._connection is None and self._warm is not None:
+            self._await_warm(self._warm)
+            self._connect()
+        self._prepare_next()
+        report = self._report()
+        if self._warm is not None and not report.keys() & {"pid", "spawn_error"}:
+            _LOG.warning("the warm interpreter of %s has died", self._spec.argv[:1])
+            self._warm = None
+            self._connect()
+            report = self._report()
+        if self._is_stopped and not report.keys() & {"pid", "spawn_error"}:
+            return Evidence(ended_by=EndedBy.STOPPED, signal=int(signal.SIGTERM))
         if "status" not in report and "spawn_error" not in report:
             self._end_orphans()
-        return _evidence(self._spec, report, keeper_code)
+        return _evidence(self._spec, report)
+
+    def _await_warm(self, interpreter: warm.Interpreter) -> None:
+        interpreter.when_settled(self._settled.set)
+        if not self._settled.wait(warm.IMPORT_LIMIT_S):
+            interpreter.kill()
+        if not interpreter.suits(self._spec):
+            self._warm = None
+
+    def _prepare_next(self) -> None:
+        """Do what a later launch needs, now that nobody waits for this one."""
+        self._restock()
+        start = self._spec.warm
+        if start is not None and start.prepare and usable_cores() > 1:
+            warm.prepare(self._spec)
+
+    def _report(self) -> dict[str, Any]:
+        report: dict[str, Any] = {}
+        try:
+            for line in self._lines():
+                report |= json.loads(line)
+                self.pid, self.keeper_pid = report.get("pid"), report.get("keeper")
+        except (OSError, ValueError):
+            _LOG.exception("the keeper's report cannot be read")
+        return report
+
+    def _lines(self) -> Iterator[bytes]:
+        if self._connection is not None:
+            with self._connection.makefile("rb") as lines:
+                yield from lines
 
 
 def _request(spec: LaunchSpec) -> dict[str, Any]:
     return {
-        "argv": spec.argv,
+        "argv": list(spec.argv),
         "cwd": str(spec.cwd),
         "env": dict(spec.env),
         "log": str(spec.log_path),
+        "ranks": [{}],
     }
 
 
-def _evidence(spec: LaunchSpec, report: dict[str, Any], keeper_code: int) -> Evidence:
+def _evidence(spec: LaunchSpec, report: dict[str, Any]) -> Evidence:
     if "spawn_error" in report:
-        error = report["spawn_error"]
+        error = json.loads(report["spawn_error"])
         return Evidence(
             ended_by=EndedBy.SPAWN_ERROR,
             error_type=error["type"],
@@ -143,7 +189,7 @@ def _evidence(spec: LaunchSpec, report: dict[str, Any], keeper_code: int) -> Evi
         )
     status = report.get("status")
     if status is None:
-        why = f"its keeper ended with {keeper_code}, and the process with it"
+        why = f"its keeper ended {_how(report.get('keeper_status'))}, and the process with it"
         if "status" in report:
             why = "the process cannot be killed"
         return Evidence(ended_by=EndedBy.WORKER_ERROR, message=why)
@@ -157,3 +203,7 @@ def _evidence(spec: LaunchSpec, report: dict[str, Any], keeper_code: int) -> Evi
     if code and not told:
         told = {"message": explain_exit(spec, code)}
     return Evidence(ended_by=EndedBy.EXIT, exit_code=code, **told)
+
+
+def _how(status: int | None) -> str:
+    return "in an unknown way" if status is None else f"with {os.waitstatus_to_exitcode(status)}"

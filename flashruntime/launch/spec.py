@@ -9,10 +9,26 @@ from flashruntime.protocol.failures import Evidence
 
 
 @dataclass(frozen=True, slots=True)
+class WarmStart:
+    """Leave to fork the process from an interpreter that has imported what it needs.
+
+    `argv` is run; with `ranks`, in so many processes with the environment that torchrun would give
+    them. With `wait`, an interpreter is made and waited for; else one that is ready is used, and
+    with `prepare` one is made for later launches.
+    """
+
+    argv: tuple[str, ...]
+    ranks: int | None = None
+    wait: bool = True
+    prepare: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchSpec:
     """One process to start: its whole environment, and the file that takes its output.
 
-    `error_file` is where the process's own excepthook reports an uncaught exception.
+    `error_file` is where the process's own excepthook reports an uncaught exception. `warm` starts
+    the same another way, where that can be done.
     """
 
     argv: tuple[str, ...]
@@ -20,6 +36,7 @@ class LaunchSpec:
     env: Mapping[str, str]
     log_path: Path
     error_file: Path | None = None
+    warm: WarmStart | None = None
 
 
 class Process(Protocol):

@@ -148,6 +148,24 @@ def _dump_on(number: str) -> None:
         pass
 
 
+def _serve_warm() -> None:
+    """Serve as a warm interpreter; returns only in a process that is to run the script."""
+    try:
+        before = set(sys.modules)
+        sys.path.insert(0, os.path.dirname(_HERE))
+        try:
+            warm = __import__("warm_main")
+        finally:
+            del sys.path[0]
+            sys.modules.pop("warm_main", None)
+        warm.serve(before)
+    except BaseException:  # noqa: BLE001 (process boundary: it must not run the script by itself)
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        os._exit(1)
+
+
+if "FLASHML_WARM_FD" in os.environ:
+    _serve_warm()
 if os.environ.get("FLASHML_DUMP_SIGNAL"):
     _dump_on(os.environ["FLASHML_DUMP_SIGNAL"])
 if os.environ.get("FLASHML_ERROR_FILE"):

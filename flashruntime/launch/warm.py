@@ -1,0 +1,212 @@
+"""Interpreters that have imported what a script needs, kept by this process and forked from.
+
+There is one for each Python command up to its script, and each environment but for the runtime's
+own variables. One that cannot be made, or that has died, is not made again: starts are cold then.
+"""
+
+import logging
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum, auto
+from pathlib import Path
+from threading import Lock, Thread
+
+from flashruntime.launch import keepers, ranks
+from flashruntime.launch.keepers import Keepers
+from flashruntime.launch.preload import Script, modules_of, names_beside, script_of
+from flashruntime.launch.spec import LaunchSpec, WarmStart
+
+_LOG = logging.getLogger(__name__)
+MAX_INTERPRETERS = 2
+IMPORT_LIMIT_S = 120.0
+_MODULES, _STORE = "FLASHML_WARM_MODULES", "FLASHML_WARM_STORE"
+_OWN_PREFIX = "FLASHML_"
+# Each changes where an interpreter looks for modules, or what it does when the script has ended.
+_REFUSED = ("PYTHONSAFEPATH", "PYTHONINSPECT", "PYTHONHOME", "PYTHONPROFILEIMPORTTIME")
+_READ_BYTES = 65536
+
+
+class State(Enum):
+    """How far an interpreter is."""
+
+    IMPORTING = auto()
+    READY = auto()
+    GONE = auto()
+
+
+class Interpreter:
+    """One warm interpreter, which has a keeper of its own."""
+
+    def __init__(self, script: Script, spec: LaunchSpec, start: WarmStart) -> None:
+        self._script = script
+        self._lock = Lock()
+        self._waiting: list[Callable[[], None]] = []
+        self._names: frozenset[str] = frozenset()
+        self.state = State.IMPORTING
+        env = _shared(ranks.with_defaults(spec.env, start.ranks))
+        env |= {_MODULES: " ".join(modules_of(script, spec.cwd))}
+        env |= {_STORE: "1"} if start.ranks else {}
+        self._control, theirs = socket.socketpair()
+        self._keepers = Keepers(self._control)
+        request = {"argv": list(script.head), "cwd": "/", "env": env, "log": None}
+        request |= {"ranks": [{}], "lingers": True}
+        with theirs:
+            self._keeper, _ = keepers.open_cold(request, [theirs.fileno()])
+        Thread(target=self._follow, name="warm-follow", daemon=True).start()
+
+    def suits(self, spec: LaunchSpec) -> bool:
+        """Whether it is ready, and has imported nothing that the script has a file of its own for.
+
+        """
+        beside = names_beside(self._script.directory(spec.cwd))
+        return self.state is State.READY and self._names.isdisjoint(beside)
+
+    def when_settled(self, wake: Callable[[], None]) -> None:
+        """Call `wake` once the interpreter is no longer importing."""
+        with self._lock:
+            if self.state is State.IMPORTING:
+                self._waiting.append(wake)
+                return
+        wake()
+
+    def open(self, spec: LaunchSpec, start: WarmStart) -> tuple[socket.socket, Keepers]:
+        """Return the connection to a keeper that forks `spec`, as cold starts do."""
+        env = ranks.with_defaults(spec.env, start.ranks)
+        request = {
+            "argv": list(start.argv),
+            "head": len(self._script.head),
+            "cwd": str(spec.cwd),
+            "env": env,
+            "log": str(spec.log_path),
+            "ranks": ranks.environments(env, start.ranks),
+        }
+        return self._keepers.open(request), self._keepers
+
+    def retire(self) -> None:
+        """Let it end once the processes that it has forked have."""
+        self._keepers.close()
+
+    def kill(self) -> None:
+        """End it, with all that it has forked."""
+        with suppress(OSError):
+            self._keeper.sendall(b"stop 0.000\n")
+
+    def _follow(self) -> None:
+        head, _, names = self._line().partition(" ")
+        self._names = frozenset(names.split())
+        if head == "ready":
+            self._keepers.restock()
+            self._settle(State.READY)
+            self._await_end(self._control)
+        self._settle(State.GONE)
+        self._await_end(self._keeper)
+        self._keeper.close()
+        self._keepers.close()
+
+    def _line(self) -> str:
+        data = b""
+        with suppress(OSError):
+            while b"\n" not in data:
+                chunk = self._control.recv(_READ_BYTES)
+                if not chunk:
+                    break
+                data += chunk
+        return data.decode().strip()
+
+    def _await_end(self, connection: socket.socket) -> None:
+        with suppress(OSError):
+            while connection.recv(_READ_BYTES):
+                pass
+
+    def _settle(self, state: State) -> None:
+        with self._lock:
+            self.state, waiting, self._waiting = state, self._waiting, []
+        for wake in waiting:
+            wake()
+
+
+class _Pool:
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._all: dict[object, Interpreter] = {}
+
+    def get(self, key: object, make: Callable[[], Interpreter] | None) -> Interpreter | None:
+        """Return the interpreter of a key; where there is none, one is made by `make`."""
+        with self._lock:
+            found = self._all.pop(key, None)
+            if found is None and make is not None:
+                found = make()
+            if found is not None:
+                self._all[key] = found
+            alive = [kept for kept in self._all.values() if kept.state is not State.GONE]
+        for old in alive[:-MAX_INTERPRETERS]:
+            old.retire()
+        return found
+
+
+_pool = _Pool()
+
+
+def find(spec: LaunchSpec) -> Interpreter | None:
+    """Return the interpreter that `spec` is to be forked from, None for a cold start.
+
+    It may still be importing, where that is to be waited for.
+    """
+    start = spec.warm
+    known = None if start is None else _known(spec, start)
+    if start is None or known is None:
+        return None
+    key, script = known
+    make = (lambda: Interpreter(script, spec, start)) if start.wait else None
+    found = _pool.get(key, make)
+    if found is None or found.state is State.GONE:
+        return None
+    if found.state is State.IMPORTING:
+        return found if start.wait else None
+    return found if found.suits(spec) else None
+
+
+def prepare(spec: LaunchSpec) -> None:
+    """Make the interpreter that a later launch may be forked from."""
+    start = spec.warm
+    known = None if start is None else _known(spec, start)
+    if start is not None and known is not None:
+        _pool.get(known[0], lambda: Interpreter(known[1], spec, start))
+
+
+def _known(spec: LaunchSpec, start: WarmStart) -> tuple[object, Script] | None:
+    script, env = script_of(start.argv), ranks.with_defaults(spec.env, start.ranks)
+    paths = env.get("PYTHONPATH", "").split(os.pathsep)
+    if script is None or not all(map(os.path.isabs, paths)) or any(map(env.get, _REFUSED)):
+        return None
+    if not _is_program(script.head[0], spec.cwd, env.get("PATH")):
+        return None
+    shared = tuple(sorted(_shared(env).items()))
+    return (script.head, shared, bool(start.ranks), keepers.inherited_state()), script
+
+
+def _is_program(name: str, cwd: Path, path: str | None) -> bool:
+    """Whether a name is that of an interpreter itself: a wrapper script may do anything."""
+    found = str(cwd / name) if "/" in name else shutil.which(name, path=path)
+    try:
+        with open(found or "", "rb") as file:  # noqa: PTH123 (may be "")
+            return file.read(2) != b"#!"
+    except OSError:
+        return False
+
+
+def _shared(env: dict[str, str]) -> dict[str, str]:
+    """What all attempts have in common."""
+    return {name: value for name, value in env.items() if not name.startswith(_OWN_PREFIX)}
+
+
+def _forget() -> None:
+    """In a process that this one has forked, nothing of it is left."""
+    global _pool  # noqa: PLW0603 (a fork has its own)
+    _pool = _Pool()
+
+
+os.register_at_fork(after_in_child=_forget)

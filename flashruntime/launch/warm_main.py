@@ -1,0 +1,128 @@
+"""Makes a starting interpreter a warm one: it imports modules, and is forked for each attempt.
+
+Called by the hook while `site` is imported, so that a fork has only to return from here: the
+interpreter then runs the script on its command line itself, as it would have without all this.
+"""
+
+import gc
+import os
+import sys
+import warnings
+from types import ModuleType
+from typing import Any
+
+IDLE_S = 300.0
+_CONTROL, _MODULES, _PROBE = "FLASHML_WARM_FD", "FLASHML_WARM_MODULES", "FLASHML_WARM_STORE"
+_OLD_STORE = {"USE_LIBUV": "0", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+
+
+def serve(before: set[str]) -> None:
+    """Import, then serve; returns only in a fork that is to be the process of an attempt.
+
+    `before` are the modules that a fresh interpreter has loaded too.
+    """
+    server_module = _load_server()
+    control = int(os.environ[_CONTROL])
+    for word in os.environ[_MODULES].split():
+        _preload(*word.partition(":")[::2])
+    said = _said_so_far()
+    extra = _OLD_STORE if os.environ.get(_PROBE) and not _has_libuv() else {}
+    _refuse_what_no_fork_survives()
+    names = sorted({name.partition(".")[0] for name in set(sys.modules) - before})
+    server = server_module.Server(control, in_place=True, idle_s=IDLE_S)
+    gc.collect()
+    gc.freeze()
+    os.write(control, f"ready {' '.join(names)}\n".encode())
+    request = server.serve()
+    os.write(2, said)
+    _become(request, extra)
+
+
+def _load_server() -> ModuleType:
+    """Import the server beside this file, and leave no trace of that."""
+    sys.path.insert(0, os.path.dirname(__file__))
+    try:
+        return __import__("keeper_server")
+    finally:
+        del sys.path[0]
+        for name in ("keeper_server", "keeper"):
+            sys.modules.pop(name, None)
+
+
+def _preload(module: str, names: str) -> None:
+    try:
+        __import__(module, fromlist=[name for name in names.split(",") if name] or ["*"])
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0]:
+            raise
+
+
+def _said_so_far() -> bytes:
+    """Return what the imports have printed, to be printed again by each process."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    return os.pread(1, os.fstat(1).st_size, 0)
+
+
+def _has_libuv() -> bool:
+    """Try in a fork, for a store starts threads."""
+
+    def works() -> bool:
+        distributed: Any = __import__("torch.distributed", fromlist=["TCPStore"])
+        try:
+            distributed.TCPStore(
+                "127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=True
+            )
+        except RuntimeError as error:
+            return "libuv" not in str(error)
+        return True
+
+    return _in_fork(works)
+
+
+def _in_fork(action: Any) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if action() else 1)
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 1
+
+
+def _refuse_what_no_fork_survives() -> None:
+    """Refuse threads, but for those of a library that ends its own before a fork, and CUDA."""
+    if _threads() > 1:
+        _in_fork(lambda: True)
+    if _threads() > 1:
+        raise RuntimeError("a module that was imported has started a thread")
+    cuda: Any = sys.modules.get("torch.cuda")
+    if cuda is not None and cuda.is_initialized():
+        raise RuntimeError("a module that was imported has initialised CUDA")
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def _become(request: dict[str, Any], extra: dict[str, str]) -> None:
+    """Take over what an interpreter reads from its environment and command line."""
+    import signal  # noqa: PLC0415 (loaded by then in any case)
+
+    os.environ.clear()
+    os.environ.update(extra | request["env_of_rank"])
+    argv = request["argv"]
+    sys.orig_argv[:] = argv
+    sys.argv[1:] = argv[request["head"] :]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_IGN)
+    numpy_random: Any = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
+    processes: Any = sys.modules.get("multiprocessing.process")
+    if processes is not None:
+        config = processes.current_process()._config
+        config["authkey"] = processes.AuthenticationString(os.urandom(32))
