@@ -12,6 +12,7 @@ PRELOADED = frozenset({
     "numpy", "pandas", "PIL", "pydantic", "safetensors", "scipy", "sklearn", "statsmodels",
     "sympy", "tokenizers", "torch", "torchaudio", "torchvision", "transformers", "xgboost",
 })  # fmt: skip
+STAND_IN = "flashml_script"
 MAX_FILES = 64
 MAX_FILE_BYTES = 1024 * 1024
 _PLAIN_OPTIONS = {"-u", "-B", "-O", "-OO", "-q"}
@@ -24,6 +25,14 @@ class Script:
     head: tuple[str, ...]
     name: str
     is_module: bool
+
+    @property
+    def stand_in(self) -> list[str]:
+        """Return the command that starts an interpreter for it, and by itself runs nothing else.
+
+        A script has another path in each attempt; a module has the same name.
+        """
+        return list(self.head) if self.is_module else [*self.head[:-1], "-m", STAND_IN]
 
     def directory(self, cwd: Path) -> Path:
         """Return what the interpreter will put first on its path."""

@@ -25,6 +25,15 @@ def torchrun_argv(command: Sequence[str], processes: int, nodes: int = 1) -> tup
     """
     if nodes != 1:
         raise InvalidInput(f"nnodes={nodes}: a local run has one node; use nnodes=1")
+    python, *words = rank_argv(command)
+    return (
+        python, str(_MAIN), "--standalone", "--nnodes=1", "--local-addr=127.0.0.1",
+        f"--nproc-per-node={processes}", "--max-restarts=0", *words,
+    )  # fmt: skip
+
+
+def rank_argv(command: Sequence[str]) -> tuple[str, ...]:
+    """Return the argv of one rank."""
     words = list(command)
     python = sys.executable
     if Path(words[0]).name.startswith("python"):
@@ -34,10 +43,7 @@ def torchrun_argv(command: Sequence[str], processes: int, nodes: int = 1) -> tup
             f"mode='torchrun' runs a script or `-m MODULE`, not {' '.join(command)!r}; "
             "give the script as the first word after python"
         )
-    return (
-        python, str(_MAIN), "--standalone", "--nnodes=1", "--local-addr=127.0.0.1",
-        f"--nproc-per-node={processes}", "--max-restarts=0", *words,
-    )  # fmt: skip
+    return (python, *words)
 
 
 def ranks_of(argv: Sequence[str]) -> int:

@@ -51,7 +51,7 @@ class Interpreter:
         env |= {_STORE: "1"} if start.ranks else {}
         self._control, theirs = socket.socketpair()
         self._keepers = Keepers(self._control)
-        request = {"argv": list(script.head), "cwd": "/", "env": env, "log": None}
+        request = {"argv": script.stand_in, "cwd": "/", "env": env, "log": None}
         request |= {"ranks": [{}], "lingers": True}
         with theirs:
             self._keeper, _ = keepers.open_cold(request, [theirs.fileno()])
@@ -78,6 +78,7 @@ class Interpreter:
         request = {
             "argv": list(start.argv),
             "head": len(self._script.head),
+            "script": None if self._script.is_module else self._script.name,
             "cwd": str(spec.cwd),
             "env": env,
             "log": str(spec.log_path),

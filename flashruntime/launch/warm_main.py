@@ -1,13 +1,18 @@
 """Makes a starting interpreter a warm one: it imports modules, and is forked for each attempt.
 
-Called by the hook while `site` is imported, so that a fork has only to return from here: the
-interpreter then runs the script on its command line itself, as it would have without all this.
+Called by the hook while `site` is imported: a fork has only to return from here, and the
+interpreter goes on to its main program, as if it had just been started. That is a module of its
+command line, or a script put in the place of one, below which there is no frame of ours either.
 """
 
+import ctypes
+import functools
 import gc
 import os
 import sys
 import warnings
+from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from types import ModuleType
 from typing import Any
 
@@ -16,10 +21,11 @@ _CONTROL, _MODULES, _PROBE = "FLASHML_WARM_FD", "FLASHML_WARM_MODULES", "FLASHML
 _OLD_STORE = {"USE_LIBUV": "0", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
-def serve(before: set[str]) -> None:
+def serve(before: set[str]) -> "Callable[[], None]":
     """Import, then serve; returns only in a fork that is to be the process of an attempt.
 
-    `before` are the modules that a fresh interpreter has loaded too.
+    `before` are the modules that a fresh interpreter has loaded too. What is returned is to be
+    called last of all.
     """
     server_module = _load_server()
     control = int(os.environ[_CONTROL])
@@ -36,6 +42,7 @@ def serve(before: set[str]) -> None:
     request = server.serve()
     os.write(2, said)
     _become(request, extra)
+    return functools.partial(_put_in_place, request["script"])
 
 
 def _load_server() -> ModuleType:
@@ -126,3 +133,48 @@ def _become(request: dict[str, Any], extra: dict[str, str]) -> None:
     if processes is not None:
         config = processes.current_process()._config
         config["authkey"] = processes.AuthenticationString(os.urandom(32))
+
+
+def _put_in_place(script: str | None) -> None:
+    """Let the interpreter find a script where it looks for what runs modules (`python -m`)."""
+    if script is None:
+        return
+
+    class Runpy(ModuleType):
+        real = sys.modules.get("runpy")
+
+        @property
+        def _run_module_as_main(self) -> Callable[..., object]:
+            del sys.modules["runpy"]
+            if self.real is not None:
+                sys.modules["runpy"] = self.real
+            return _main_program(script)
+
+    sys.modules["runpy"] = Runpy("runpy")
+
+
+def _main_program(script: str) -> Callable[..., object]:
+    """Return a C function that runs a script as `__main__`, whatever its arguments."""
+    path = script if os.path.isabs(script) else os.path.join(os.getcwd(), script)
+    sys.argv[0] = script
+    sys.path[0] = os.path.dirname(os.path.realpath(path))
+    try:
+        with open(path, "rb") as file:
+            code = compile(file.read(), path, "exec", dont_inherit=True)
+    except OSError as error:
+        why = f"[Errno {error.errno}] {error.strerror}"
+        print(f"{sys.orig_argv[0]}: can't open file {path!r}: {why}", file=sys.stderr)  # noqa: T201
+        return _raising(SystemExit(2))
+    except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
+        return _raising(error.with_traceback(None))
+    main = vars(sys.modules["__main__"])
+    main |= {"__file__": path, "__cached__": None, "__loader__": SourceFileLoader("__main__", path)}
+    evaluate = ctypes.pythonapi.PyEval_EvalCode
+    evaluate.argtypes, evaluate.restype = [ctypes.py_object] * 3, ctypes.py_object
+    return functools.partial(evaluate, code, main, main)
+
+
+def _raising(error: BaseException) -> Callable[..., object]:
+    set_error = ctypes.pythonapi.PyErr_SetObject
+    set_error.argtypes, set_error.restype = [ctypes.py_object] * 2, None
+    return functools.partial(set_error, type(error), error)

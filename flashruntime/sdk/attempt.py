@@ -13,7 +13,7 @@ from flashruntime.launch import outputs, stacks, torchrun
 from flashruntime.launch.environment import child_environment
 from flashruntime.launch.outputs import Placed, Places
 from flashruntime.launch.progress import TAIL_BYTES, TAIL_LINES, Progress, log_tail, read_progress
-from flashruntime.launch.spec import LaunchSpec
+from flashruntime.launch.spec import LaunchSpec, WarmStart
 from flashruntime.protocol.failures import EndedBy, Evidence
 from flashruntime.protocol.jobs import Params
 from flashruntime.protocol.tasks import Metrics
@@ -21,6 +21,8 @@ from flashruntime.sdk.plan import Plan
 
 LOG_NAME = "launcher.log"
 PRIVATE_NAME = ".flashruntime"
+WARM_VARIABLE = "FLASHML_WARM_START"
+_OFF = {"0", "false", "no", "off"}
 # Of so many ranks at most, each adds its share to the end of the output that is looked at.
 MAX_TAILS = 8
 
@@ -117,16 +119,32 @@ def launch_spec(plan: Plan, attempt: Attempt, params: Params) -> LaunchSpec:
         given["FLASHML_SUSPECT_STEP"] = str(attempt.suspect_step)
     if plan.has_limits:
         given[stacks.DUMP_VARIABLE] = str(stacks.DUMP_SIGNAL)
-    argv = tuple(workload.argv(params))
+    argv = command = tuple(workload.argv(params))
     if workload.is_torchrun:
         resources = workload.resources
-        argv = torchrun.torchrun_argv(argv, resources.nproc_per_node, resources.nnodes)
+        argv = torchrun.torchrun_argv(command, resources.nproc_per_node, resources.nnodes)
+        command = torchrun.rank_argv(command)
     env = child_environment(_inherited(plan), workload.env, given)
-    if argv[0] == "python" and shutil.which("python", path=env.get("PATH")) is None:
-        argv = (sys.executable, *argv[1:])
-    return LaunchSpec(
-        argv, directory.places.files, env, directory.log, directory.private("error.json")
-    )
+    if shutil.which("python", path=env.get("PATH")) is None:
+        argv, command = _with_own_python(argv), _with_own_python(command)
+    files, error_file = directory.places.files, directory.private("error.json")
+    warm = _warm_start(plan, attempt.number, command)
+    return LaunchSpec(argv, files, env, directory.log, error_file, warm)
+
+
+def _with_own_python(argv: tuple[str, ...]) -> tuple[str, ...]:
+    return (sys.executable, *argv[1:]) if argv[0] == "python" else argv
+
+
+def _warm_start(plan: Plan, number: int, argv: tuple[str, ...]) -> WarmStart | None:
+    """Return how the attempt is forked; to wait for that pays where it will be done again."""
+    workload = plan.workload
+    if workload.warm is False or os.environ.get(WARM_VARIABLE, "").lower() in _OFF:
+        return None
+    ranks = workload.resources.nproc_per_node if workload.is_torchrun else None
+    again = number > 0 or len(workload.tasks) > 1 or ranks is not None
+    wanted = workload.warm is True or plan.limits.max_restarts > 0
+    return WarmStart(argv, ranks, wait=again, prepare=wanted)
 
 
 def _inherited(plan: Plan) -> dict[str, str]:

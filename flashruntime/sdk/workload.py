@@ -96,7 +96,9 @@ class CommandWorkload(_Value):
 
     A string is split as a POSIX shell would, but no shell runs it. `{name}` in an argument is
     replaced where `name` is a key of the params. Without output and without a new step for
-    `no_progress_s` seconds, an attempt counts as hung.
+    `no_progress_s` seconds, an attempt counts as hung. `warm` lets a Python script be forked from
+    an interpreter that has imported its modules: from the first attempt on, never, or (None) where
+    there are several attempts.
     """
 
     command: Argv
@@ -108,6 +110,7 @@ class CommandWorkload(_Value):
     checkpoint: Checkpoints = Checkpoints()
     resources: Resources = Resources()
     no_progress_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    warm: bool | None = None
 
     def __init__(  # noqa: PLR0917 (a public signature)
         self,
@@ -120,6 +123,7 @@ class CommandWorkload(_Value):
         checkpoint: Checkpoints | None = None,
         resources: Resources | None = None,
         no_progress_s: float | None = None,
+        warm: bool | None = None,
     ) -> None:
         super().__init__(
             command=split(command) if isinstance(command, str) else list(command),
@@ -131,6 +135,7 @@ class CommandWorkload(_Value):
             checkpoint=checkpoint or Checkpoints(),
             resources=resources or Resources(),
             no_progress_s=no_progress_s,
+            warm=warm,
         )
         for argv in (self.argv(params) for params in self.tasks):
             _PARAMETERS.validate_python(argv)

@@ -14,6 +14,7 @@ from time import monotonic_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 _LIMIT = 16_000
@@ -148,8 +149,8 @@ def _dump_on(number: str) -> None:
         pass
 
 
-def _serve_warm() -> None:
-    """Serve as a warm interpreter; returns only in a process that is to run the script."""
+def _serve_warm() -> Callable[[], None]:
+    """Serve as a warm interpreter; returns, what is to be done last, only in a fork of that."""
     try:
         before = set(sys.modules)
         sys.path.insert(0, os.path.dirname(_HERE))
@@ -158,17 +159,19 @@ def _serve_warm() -> None:
         finally:
             del sys.path[0]
             sys.modules.pop("warm_main", None)
-        warm.serve(before)
+        finish: Callable[[], None] = warm.serve(before)
     except BaseException:  # noqa: BLE001 (process boundary: it must not run the script by itself)
         sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
         os._exit(1)
+    return finish
 
 
-if "FLASHML_WARM_FD" in os.environ:
-    _serve_warm()
+_finish = _serve_warm() if "FLASHML_WARM_FD" in os.environ else None
 if os.environ.get("FLASHML_DUMP_SIGNAL"):
     _dump_on(os.environ["FLASHML_DUMP_SIGNAL"])
 if os.environ.get("FLASHML_ERROR_FILE"):
     _install(os.environ["FLASHML_ERROR_FILE"])
 if __name__ == "sitecustomize":
     _run_next()
+if _finish is not None:
+    _finish()
