@@ -67,14 +67,21 @@ def signal_each(pids: "Collection[int]", number: int) -> None:
             continue
 
 
-def watch_children() -> int:
-    """Return a file descriptor that becomes readable when a child ends."""
+def watch_children() -> tuple[int, int]:
+    """Return a file descriptor that becomes readable when a child ends, and its other end."""
     wakeup, notify = os.pipe()
     os.set_blocking(notify, False)
     os.set_blocking(wakeup, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(notify, warn_on_full_buffer=False)
-    return wakeup
+    return wakeup, notify
+
+
+def leave(handles: "Collection[int]") -> None:
+    """In a fork, close what it is not to share; asyncio may have unset the wakeup already."""
+    signal.set_wakeup_fd(-1)
+    for handle in handles:
+        os.close(handle)
 
 
 def await_change(wakeup: int, watched: "Collection[int]", timeout_s: float | None) -> list[int]:
@@ -265,7 +272,7 @@ def keep(
     Returns only with `in_place`, in each process to be run, with its request.
     """
     become_subreaper()
-    wakeup = watch_children()
+    wakeup, notify = watch_children()
     request, orders = _read_request(connection, idle_s)
     if passed:
         os.set_inheritable(passed[0], True)
@@ -275,8 +282,7 @@ def keep(
         request["env_of_rank"] = {**request["env"], **overlay}
         pid, problem = _spawn(request, in_place=in_place)
         if pid == 0:
-            for handle in (connection, wakeup, signal.set_wakeup_fd(-1)):
-                os.close(handle)
+            leave((connection, wakeup, notify))
             return request
         pids.append(pid)
         if problem:

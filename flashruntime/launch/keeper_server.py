@@ -44,7 +44,7 @@ class Server:
         for number in keeper.IGNORED:
             signal.signal(number, signal.SIG_IGN)
         keeper.become_subreaper()
-        self._wakeup = keeper.watch_children()
+        self._wakeup, self._notify = keeper.watch_children()
 
     def serve(self) -> "dict[str, Any]":
         """Serve until the launcher is gone or `idle_s` have passed without work, and exit.
@@ -85,8 +85,7 @@ class Server:
 
     def _keep(self, control: socket, handles: list[int]) -> "dict[str, Any] | None":
         control.close()
-        for handle in (self._wakeup, signal.set_wakeup_fd(-1), *self._connections.values()):
-            os.close(handle)
+        keeper.leave((self._wakeup, self._notify, *self._connections.values()))
         return keeper.keep(handles[0], handles[1:], self._idle_s, in_place=self._in_place)
 
     def _reap(self) -> None:

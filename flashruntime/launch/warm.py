@@ -58,9 +58,7 @@ class Interpreter:
         Thread(target=self._follow, name="warm-follow", daemon=True).start()
 
     def suits(self, spec: LaunchSpec) -> bool:
-        """Whether it is ready, and has imported nothing that the script has a file of its own for.
-
-        """
+        """Whether it is ready, and has imported nothing that lies beside the script too."""
         beside = names_beside(self._script.directory(spec.cwd))
         return self.state is State.READY and self._names.isdisjoint(beside)
 
@@ -96,16 +94,21 @@ class Interpreter:
             self._keeper.sendall(b"stop 0.000\n")
 
     def _follow(self) -> None:
+        try:
+            self._take_part()
+        finally:
+            self._settle(State.GONE)
+            self._keepers.close()
+        self._await_end(self._keeper)
+        self._keeper.close()
+
+    def _take_part(self) -> None:
         head, _, names = self._line().partition(" ")
         self._names = frozenset(names.split())
         if head == "ready":
             self._keepers.restock()
             self._settle(State.READY)
             self._await_end(self._control)
-        self._settle(State.GONE)
-        self._await_end(self._keeper)
-        self._keeper.close()
-        self._keepers.close()
 
     def _line(self) -> str:
         data = b""
@@ -148,7 +151,19 @@ class _Pool:
         return found
 
 
+    def clear(self) -> None:
+        with self._lock:
+            everything, self._all = list(self._all.values()), {}
+        for old in everything:
+            old.retire()
+
+
 _pool = _Pool()
+
+
+def retire_all() -> None:
+    """Let every interpreter end once the processes that it has forked have."""
+    _pool.clear()
 
 
 def find(spec: LaunchSpec) -> Interpreter | None:

@@ -390,6 +390,7 @@ def torchrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         )
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}:{ROOT}")
+    monkeypatch.setenv("FLASHML_WARM_START", "0")
     return place
 
 

@@ -30,7 +30,9 @@ def _install(path: str) -> None:
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         try:
-            _write(path, kind, error, trace)
+            # Code that is run here would make Python forget that it has to die of SIGINT.
+            if kind is not KeyboardInterrupt:
+                _write(path, kind, error, trace)
         except BaseException:  # noqa: BLE001, S110 (the exception itself must still be shown)
             pass
         earlier(kind, error, trace)
