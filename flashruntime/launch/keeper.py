@@ -113,14 +113,17 @@ def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         import _ctypes  # noqa: PLC0415 (ctypes itself would take longer than all else here)
 
-        function = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")
+        itself: Any = None
+        function = _ctypes.dlsym(_ctypes.dlopen(itself, 0), "prctl")
         _ctypes.call_function(function, (option, value, 0, 0, 0))
 
 
 class Tree:
     """The kept processes, of which the first has rank 0, and their descendants."""
 
-    def __init__(self, pids: list[int], request: "dict[str, Any]", orders: int, wakeup: int) -> None:
+    def __init__(
+        self, pids: list[int], request: "dict[str, Any]", orders: int, wakeup: int
+    ) -> None:
         self.pids = pids
         self.request = request
         self.orders = orders
@@ -332,7 +335,9 @@ def _settle(request: "dict[str, Any]", keeper: int) -> None:
         os._exit(127)
     request["env_of_rank"]["FLASHML_MAIN_PID"] = str(os.getpid())
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-    log = os.memfd_create("log") if request["log"] is None else os.open(request["log"], flags, 0o640)
+    log = (
+        os.memfd_create("log") if request["log"] is None else os.open(request["log"], flags, 0o640)
+    )
     null = os.open("/dev/null", os.O_RDONLY)
     for source, target in ((null, 0), (log, 1), (log, 2)):
         os.dup2(source, target)

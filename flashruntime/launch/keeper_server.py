@@ -76,7 +76,7 @@ class Server:
             try:
                 return self._keep(control, handles)
             except BaseException:  # noqa: BLE001 (process boundary: a keeper never serves)
-                sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+                sys.excepthook(*sys.exc_info())
                 os._exit(1)
         self._connections[pid] = handles[0]
         for handle in handles[1:]:

@@ -73,7 +73,7 @@ class _Server:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_SERVER)],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
                 env={name: value for name, value in os.environ.items() if is_inherited(name)},

@@ -51,8 +51,8 @@ class Interpreter:
         env |= {_STORE: "1"} if start.ranks else {}
         self._control, theirs = socket.socketpair()
         self._keepers = Keepers(self._control)
-        request = {"argv": script.stand_in, "cwd": "/", "env": env, "log": None}
-        request |= {"ranks": [{}], "lingers": True}
+        request: dict[str, object] = {"argv": script.stand_in, "cwd": "/", "env": env}
+        request |= {"log": None, "ranks": [{}], "lingers": True}
         with theirs:
             self._keeper, _ = keepers.open_cold(request, [theirs.fileno()])
         Thread(target=self._follow, name="warm-follow", daemon=True).start()
@@ -149,7 +149,6 @@ class _Pool:
         for old in alive[:-MAX_INTERPRETERS]:
             old.retire()
         return found
-
 
     def clear(self) -> None:
         with self._lock:

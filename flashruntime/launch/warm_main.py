@@ -140,17 +140,23 @@ def _put_in_place(script: str | None) -> None:
     if script is None:
         return
 
-    class Runpy(ModuleType):
-        real = sys.modules.get("runpy")
+    stand_in = _Runpy("runpy")
+    stand_in.script, stand_in.real = script, sys.modules.get("runpy")
+    sys.modules["runpy"] = stand_in
 
-        @property
-        def _run_module_as_main(self) -> Callable[..., object]:
-            del sys.modules["runpy"]
-            if self.real is not None:
-                sys.modules["runpy"] = self.real
-            return _main_program(script)
 
-    sys.modules["runpy"] = Runpy("runpy")
+class _Runpy(ModuleType):
+    """Stands in for `runpy` until it is asked for what runs a module."""
+
+    script: str
+    real: ModuleType | None
+
+    @property
+    def _run_module_as_main(self) -> Callable[..., object]:
+        del sys.modules["runpy"]
+        if self.real is not None:
+            sys.modules["runpy"] = self.real
+        return _main_program(self.script)
 
 
 def _main_program(script: str) -> Callable[..., object]:

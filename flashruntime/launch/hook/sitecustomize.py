@@ -163,7 +163,7 @@ def _serve_warm() -> Callable[[], None]:
             sys.modules.pop("warm_main", None)
         finish: Callable[[], None] = warm.serve(before)
     except BaseException:  # noqa: BLE001 (process boundary: it must not run the script by itself)
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        sys.excepthook(*sys.exc_info())
         os._exit(1)
     return finish
 

@@ -4,6 +4,7 @@ import json
 import os
 import select
 import signal
+import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flashruntime.launch import warm
-from flashruntime.launch.environment import child_environment
+from flashruntime.launch.environment import HOOK_DIR, child_environment
 from flashruntime.launch.keeper import descendants
 from flashruntime.launch.local import LocalLauncher, LocalProcess
 from flashruntime.launch.spec import LaunchSpec, WarmStart
@@ -97,7 +98,8 @@ def stack():
     return [(frame.filename, frame.name) for frame in traceback.extract_stack()][:-1]
 print(json.dumps({
     "argv": sys.argv, "orig": sys.orig_argv, "path": sys.path, "flags": str(sys.flags),
-    "main": sorted(globals()), "file": __file__, "spec": getattr(__spec__, "name", None), "name": __name__,
+    "main": sorted(globals()), "file": __file__, "name": __name__,
+    "spec": getattr(__spec__, "name", None),
     "loader": type(__loader__).__name__, "stack": stack(), "cwd": os.getcwd(),
     "env": {k: v for k, v in os.environ.items() if k != "FLASHML_MAIN_PID"},
     "main_pid": os.environ["FLASHML_MAIN_PID"] == str(os.getpid()),
@@ -121,9 +123,7 @@ print(json.dumps({
         ("pkg/train.py", ("-m", "pkg.train", "x")),
     ],
 )
-def test_a_process_sees_what_a_fresh_one_sees(
-    site: Site, name: str, argv: tuple[str, ...]
-) -> None:
+def test_a_process_sees_what_a_fresh_one_sees(site: Site, name: str, argv: tuple[str, ...]) -> None:
     seen = []
     for is_warm in (True, False):
         spec = site.spec({name: "import joblib\n" + LOOK}, *argv, LANG="C.UTF-8", A="1")
@@ -234,7 +234,8 @@ def test_local_modules_are_followed_and_never_imported_beforehand(site: Site) ->
     "broken",
     [
         "raise RuntimeError('not twice')",
-        "import threading, time; threading.Thread(target=time.sleep, args=(9,), daemon=True).start()",
+        "import threading, time\n"
+        "    threading.Thread(target=time.sleep, args=(9,), daemon=True).start()",
         "import os; os._exit(1)",
         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
     ],
@@ -318,6 +319,37 @@ def test_a_stop_while_modules_are_imported_is_obeyed_at_once(site: Site) -> None
     assert evidence.ended_by is EndedBy.STOPPED
 
 
+AGENT = """
+import os, sys
+from pathlib import Path
+from flashruntime.launch.local import LocalLauncher
+from flashruntime.launch.spec import LaunchSpec, WarmStart
+root, argv = Path(sys.argv[1]), (sys.executable, "train.py")
+spec = LaunchSpec(argv, root, dict(os.environ), root / "log", None, WarmStart(argv))
+LocalLauncher().launch(spec).wait()
+"""
+
+
+def test_sigkill_of_the_launching_process_leaves_no_process(site: Site) -> None:
+    fifo = fifo_at(site)
+    (site.root / "train.py").write_text(
+        "import os, subprocess, time\n"
+        "child = subprocess.Popen(['sleep', '3600'], start_new_session=True)\n"
+        f"open({str(fifo)!r}, 'w').close()\n"
+        "time.sleep(3600)"
+    )
+    paths = os.pathsep.join([str(HOOK_DIR), str(Path.cwd())])
+    agent = subprocess.Popen(
+        [sys.executable, "-c", AGENT, str(site.root)], env={**os.environ, "PYTHONPATH": paths}
+    )
+    fifo.read_text()
+    below = descendants(agent.pid)
+    agent.kill()
+    agent.wait()
+    assert len(below) >= 6, "server, keeper, interpreter, keeper, process and its daemon"
+    await_gone(below)
+
+
 RANK = "import os, sys, time; rank = int(os.environ['RANK'])\n"
 
 
@@ -365,7 +397,7 @@ def test_other_commands_start_cold(site: Site, argv: tuple[str, ...]) -> None:
 
 def test_a_wrapper_script_in_place_of_python_starts_cold(site: Site) -> None:
     wrapper = site.root / "python3"
-    wrapper.write_text(f"#!/bin/sh\nexec {sys.executable} -I \"$@\"\n")
+    wrapper.write_text(f'#!/bin/sh\nexec {sys.executable} -I "$@"\n')
     wrapper.chmod(0o755)
     spec = site.spec({"train.py": ""}, "train.py", start=WarmStart((str(wrapper), "train.py")))
     assert warm.find(spec) is None
