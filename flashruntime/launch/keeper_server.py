@@ -60,7 +60,8 @@ class Server:
                 request = self._accept(control)
                 if request is not None:
                     return request
-            if not ready and not self._connections:
+            if not ready and control is not None and not self._connections:
+                keeper.say(control.fileno(), {"ended": "idle"})
                 break
         os._exit(0)
 

@@ -52,6 +52,8 @@ class Keepers:
     def close(self) -> None:
         """Ask for no more; keepers at work go on."""
         with self._lock:
+            # Somebody may be reading it, which close() alone would not end.
+            _shut_down(self._control)
             self._control.close()
             if self._spare is not None:
                 self._spare.close()
@@ -184,8 +186,16 @@ def _forget() -> None:
     _SOCKETS.clear()
 
 
+def _shut_down(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
 @atexit.register
 def _close() -> None:
+    """End all that is left, as the end of this process would, and wait for it."""
+    for connection in list(_SOCKETS):
+        _shut_down(connection)
     for server in _servers.all:
         server.close()
 

@@ -33,7 +33,8 @@ class LocalLauncher:
         self._adopt_orphans = adopt_orphans
         if adopt_orphans:
             keeper.become_subreaper()
-        keepers.prepare()
+        with suppress(OSError):
+            keepers.prepare()
 
     def launch(self, spec: LaunchSpec, on_end: Callable[[], None] = lambda: None) -> "LocalProcess":
         """Start `spec`; `on_end` is called once, from another thread, when it has ended."""

@@ -1,7 +1,8 @@
 """Interpreters that have imported what a script needs, kept by this process and forked from.
 
 There is one for each Python command up to its script, and each environment but for the runtime's
-own variables. One that cannot be made, or that has died, is not made again: starts are cold then.
+own variables. One that cannot be made, or that has died of anything but idleness, is not made
+again: starts are cold then.
 """
 
 import logging
@@ -46,6 +47,7 @@ class Interpreter:
         self._waiting: list[Callable[[], None]] = []
         self._names: frozenset[str] = frozenset()
         self.state = State.IMPORTING
+        self.has_idled_out = False
         env = _shared(ranks.with_defaults(spec.env, start.ranks))
         env |= {_MODULES: " ".join(modules_of(script, spec.cwd))}
         env |= {_STORE: "1"} if start.ranks else {}
@@ -108,7 +110,7 @@ class Interpreter:
         if head == "ready":
             self._keepers.restock()
             self._settle(State.READY)
-            self._await_end(self._control)
+            self.has_idled_out = bool(self._await_end(self._control))
 
     def _line(self) -> str:
         data = b""
@@ -120,10 +122,13 @@ class Interpreter:
                 data += chunk
         return data.decode().strip()
 
-    def _await_end(self, connection: socket.socket) -> None:
+    def _await_end(self, connection: socket.socket) -> bytes:
+        """Return what was said before the end."""
+        said = b""
         with suppress(OSError):
-            while connection.recv(_READ_BYTES):
-                pass
+            while data := connection.recv(_READ_BYTES):
+                said += data
+        return said
 
     def _settle(self, state: State) -> None:
         with self._lock:
@@ -141,7 +146,7 @@ class _Pool:
         """Return the interpreter of a key; where there is none, one is made by `make`."""
         with self._lock:
             found = self._all.pop(key, None)
-            if found is None and make is not None:
+            if (found is None or found.has_idled_out) and make is not None:
                 found = make()
             if found is not None:
                 self._all[key] = found

@@ -27,6 +27,14 @@ def ended(process: LocalProcess) -> Evidence:
     return evidence
 
 
+def keeper_of(process: LocalProcess) -> int:
+    """Wait for the report of the process, and return its keeper."""
+    while process.keeper_pid is None and process.wait(0.005) is None:
+        pass
+    assert process.keeper_pid is not None
+    return process.keeper_pid
+
+
 def output(tmp_path: Path, *argv: str) -> str:
     assert ended(launch(tmp_path, *argv)).exit_code == 0
     return (tmp_path / "log").read_text().strip()
@@ -74,8 +82,7 @@ def test_a_killed_keeper_leaves_no_daemon_behind(tmp_path: Path) -> None:
     daemon = f"(setsid sh -c 'echo $$ >{fifo}; exec sleep 3600' &); exec sleep 3600"
     process = launch(tmp_path, "sh", "-c", daemon)
     pid = int(fifo.read_text())
-    assert process.keeper_pid is not None
-    os.kill(process.keeper_pid, signal.SIGKILL)
+    os.kill(keeper_of(process), signal.SIGKILL)
     assert ended(process).ended_by is EndedBy.WORKER_ERROR
     await_gone(pid)
 

@@ -34,6 +34,14 @@ def launch(tmp_path: Path, *argv: str, **env: str) -> tuple[LocalProcess, Path]:
     return LocalLauncher().launch(spec), spec.log_path
 
 
+def keeper_of(process: LocalProcess) -> int:
+    """Wait for the report of the process, and return its keeper."""
+    while process.keeper_pid is None and process.wait(0.005) is None:
+        pass
+    assert process.keeper_pid is not None
+    return process.keeper_pid
+
+
 def python(tmp_path: Path, code: str, **env: str) -> tuple[LocalProcess, Path]:
     return launch(tmp_path, sys.executable, "-c", textwrap.dedent(code), **env)
 
@@ -286,9 +294,8 @@ def test_a_keeper_that_is_killed_takes_the_process_along(tmp_path: Path) -> None
         tmp_path, f"import time; open({str(fifo)!r}, 'w').close(); time.sleep(3600)"
     )
     ready(fifo)
+    os.kill(keeper_of(process), signal.SIGKILL)
     assert process.pid is not None
-    assert process.keeper_pid is not None
-    os.kill(process.keeper_pid, signal.SIGKILL)
     evidence = process.wait(PATIENCE_S)
     assert evidence is not None
     assert evidence.ended_by is EndedBy.WORKER_ERROR

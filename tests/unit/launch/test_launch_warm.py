@@ -17,6 +17,7 @@ from flashruntime.launch.environment import HOOK_DIR, child_environment
 from flashruntime.launch.keeper import descendants
 from flashruntime.launch.local import LocalLauncher, LocalProcess
 from flashruntime.launch.spec import LaunchSpec, WarmStart
+from flashruntime.launch.stacks import DUMP_SIGNAL, DUMP_VARIABLE
 from flashruntime.protocol.failures import EndedBy, Evidence
 
 PATIENCE_S = 60.0
@@ -265,6 +266,14 @@ def fifo_at(site: Site) -> Path:
     return path
 
 
+def keeper_of(process: LocalProcess) -> int:
+    """Wait for the report of the process, and return its keeper."""
+    while process.keeper_pid is None and process.wait(0.005) is None:
+        pass
+    assert process.keeper_pid is not None
+    return process.keeper_pid
+
+
 def start_waiting(site: Site, before: str = "") -> tuple[LocalProcess, list[int]]:
     """Start a script with a daemon of its own; return its process ids when it is there."""
     fifo = fifo_at(site)
@@ -300,12 +309,24 @@ def test_stop_ends_the_tree_of_a_fork(site: Site) -> None:
 
 def test_sigkill_of_its_keeper_ends_the_tree_of_a_fork(site: Site) -> None:
     process, pids = start_waiting(site)
-    assert process.keeper_pid is not None
-    os.kill(process.keeper_pid, signal.SIGKILL)
+    os.kill(keeper_of(process), signal.SIGKILL)
     evidence = process.wait(PATIENCE_S)
     assert evidence is not None
     assert evidence.ended_by is EndedBy.WORKER_ERROR
     await_gone(pids)
+
+
+def test_a_fork_that_hangs_prints_its_stacks(site: Site) -> None:
+    fifo = fifo_at(site)
+    code = f"import signal\nopen({str(fifo)!r}, 'w').close()\nsignal.pause()"
+    spec = site.spec({"train.py": code}, "train.py", **{DUMP_VARIABLE: str(DUMP_SIGNAL)})
+    process = LocalLauncher().launch(spec)
+    fifo.read_text()
+    keeper_of(process)
+    assert process.dump_stacks() == 1
+    process.stop(PATIENCE_S)
+    process.wait(PATIENCE_S)
+    assert 'train.py", line 3 in <module>\n' in spec.log_path.read_text()
 
 
 def test_a_stop_while_modules_are_imported_is_obeyed_at_once(site: Site) -> None:
@@ -355,7 +376,9 @@ RANK = "import os, sys, time; rank = int(os.environ['RANK'])\n"
 
 def test_ranks_get_what_torchrun_gives_them(site: Site) -> None:
     _, log = site.run(
-        RANK + "print(' '.join(f'{n}={os.environ[n]}' for n in sys.argv[1].split(',')))",
+        RANK
+        + "names = sys.argv[1].split(',')\n"
+        + "sys.stdout.write(' '.join(f'{n}={os.environ[n]}' for n in names) + '\\n')",
         "RANK,LOCAL_RANK,WORLD_SIZE,MASTER_ADDR,OMP_NUM_THREADS,GROUP_RANK,TORCHELASTIC_RESTART_COUNT",
         ranks=2,
     )

@@ -1,4 +1,4 @@
-"""Two gloo ranks under the real torchrun, driven by a local run; needs PyTorch."""
+"""Two gloo ranks, forked from a warm interpreter or under the real torchrun; needs PyTorch."""
 
 from pathlib import Path
 
@@ -24,6 +24,11 @@ dist.destroy_process_group()
 """
 
 
+@pytest.fixture(params=["1", "0"], ids=["forked", "torchrun"], autouse=True)
+def warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLASHML_WARM_START", request.param)
+
+
 def run(tmp_path: Path, mode: str) -> flash.Run:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "train.py").write_text(SCRIPT)
@@ -47,4 +52,9 @@ def test_a_bug_in_one_rank_ends_the_run_at_once_under_its_own_name(tmp_path: Pat
 def test_a_killed_rank_restarts_all_of_them(tmp_path: Path) -> None:
     done = run(tmp_path, "kill")
     assert (done.state, len(done.attempts)) == (flash.RunState.SUCCEEDED, 2), done.logs()
-    assert str(done.attempts[0].failure_class) in {"communication_error", "worker_crash", "unknown"}
+    assert str(done.attempts[0].failure_class) in {
+        "communication_error",
+        "worker_crash",
+        "unknown",
+        "resource_exhausted",
+    }
