@@ -150,8 +150,9 @@ class _Pool:
                 found = make()
             if found is not None:
                 self._all[key] = found
-            alive = [kept for kept in self._all.values() if kept.state is not State.GONE]
-        for old in alive[:-MAX_INTERPRETERS]:
+            alive = {key: kept for key, kept in self._all.items() if kept.state is not State.GONE}
+            too_many = [self._all.pop(key) for key in list(alive)[:-MAX_INTERPRETERS]]
+        for old in too_many:
             old.retire()
         return found
 
@@ -181,7 +182,11 @@ def find(spec: LaunchSpec) -> Interpreter | None:
         return None
     key, script = known
     make = (lambda: Interpreter(script, spec, start)) if start.wait else None
-    found = _pool.get(key, make)
+    try:
+        found = _pool.get(key, make)
+    except OSError:
+        _LOG.exception("no warm interpreter can be made for %s", script.name)
+        return None
     if found is None or found.state is State.GONE:
         return None
     if found.state is State.IMPORTING:
