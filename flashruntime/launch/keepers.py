@@ -16,7 +16,6 @@ from weakref import WeakSet
 
 from flashruntime.launch.environment import is_inherited
 
-EXIT_WAIT_S = 5.0
 TRIES = 3
 _SERVER = Path(__file__).with_name("keeper_server.py")
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
@@ -87,11 +86,9 @@ class _Server:
     def has_ended(self) -> bool:
         return self._process.poll() is not None
 
-    def close(self) -> None:
-        """Let it end once its keepers have."""
-        self.keepers.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(EXIT_WAIT_S)
+    def disown(self) -> None:
+        """Leave its end to whoever adopts it."""
+        self._process.returncode = 0
 
 
 class _Servers:
@@ -176,7 +173,7 @@ def _forget() -> None:
     """In a process that this one has forked: it has no servers, and keeps nobody's alive."""
     global _servers  # noqa: PLW0603 (a fork has its own)
     for server in _servers.all:
-        server._process.returncode = 0
+        server.disown()
     _servers = _Servers()
     for connection in list(_SOCKETS):
         # Unlike close(), this does not wait for the readers of the other process.
@@ -193,11 +190,11 @@ def _shut_down(connection: socket.socket) -> None:
 
 @atexit.register
 def _close() -> None:
-    """End all that is left, as the end of this process would, and wait for it."""
+    """End all that is left, as the end of this process is about to."""
     for connection in list(_SOCKETS):
         _shut_down(connection)
     for server in _servers.all:
-        server.close()
+        server.disown()
 
 
 os.register_at_fork(after_in_child=_forget)

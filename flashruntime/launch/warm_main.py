@@ -129,6 +129,9 @@ def _become(request: dict[str, Any], extra: dict[str, str]) -> None:
     numpy_random: Any = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        torch.default_generator.seed()
     processes: Any = sys.modules.get("multiprocessing.process")
     if processes is not None:
         config = processes.current_process()._config
