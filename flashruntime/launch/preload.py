@@ -1,6 +1,7 @@
 """Which modules a script is going to import that an interpreter may import for it beforehand."""
 
 import ast
+import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ PRELOADED = frozenset({
 STAND_IN = "flashml_script"
 MAX_FILES = 64
 MAX_FILE_BYTES = 1024 * 1024
+# The first optimizer or DistributedDataParallel imports torch._dynamo: most of what torch loads.
+_DYNAMO = "torch._dynamo"
+_TRAINING = re.compile(rb"\boptim\b|\bDistributedDataParallel\b|\bflashruntime\.torch\b")
 _PLAIN_OPTIONS = {"-u", "-B", "-O", "-OO", "-q"}
 
 
@@ -69,25 +73,37 @@ def modules_of(script: Script, cwd: Path) -> list[str]:
     home = script.directory(cwd)
     todo, seen = deque([script.file(cwd)]), set[Path]()
     found: dict[str, dict[str, None]] = {}
+    trains = False
     while todo and len(seen) < MAX_FILES:
         path = todo.popleft()
         if path in seen:
             continue
         seen.add(path)
-        for module, names in _imports(path):
+        source = _source(path)
+        trains = trains or _TRAINING.search(source) is not None
+        for module, names in _imports(source):
             local = _local(home, module.partition(".")[0])
             if local is not None:
                 todo += [_file(home, module), local]
             elif module.partition(".")[0] in PRELOADED:
                 found.setdefault(module, {}).update(dict.fromkeys(names))
+    if trains and any(module.startswith(("torch", "flashruntime.torch")) for module in found):
+        found.setdefault(_DYNAMO, {})
     return [f"{module}:{','.join(names)}" for module, names in found.items()]
 
 
-def _imports(path: Path) -> Iterator[tuple[str, list[str]]]:
+def _source(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            tree = ast.parse(file.read(MAX_FILE_BYTES))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            return file.read(MAX_FILE_BYTES)
+    except OSError:
+        return b""
+
+
+def _imports(source: bytes) -> Iterator[tuple[str, list[str]]]:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     todo: deque[ast.AST] = deque(tree.body)
     while todo:
