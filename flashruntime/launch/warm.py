@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Lock, Thread
 
 from flashruntime.launch import keepers, ranks
+from flashruntime.launch.keeper import ERROR_FILES
 from flashruntime.launch.keepers import Keepers
 from flashruntime.launch.preload import Script, modules_of, names_beside, script_of
 from flashruntime.launch.spec import LaunchSpec, WarmStart
@@ -225,7 +226,8 @@ def _is_program(name: str, cwd: Path, path: str | None) -> bool:
 
 def _shared(env: dict[str, str]) -> dict[str, str]:
     """What all attempts have in common."""
-    return {name: value for name, value in env.items() if not name.startswith(_OWN_PREFIX)}
+    own = {name for name in env if name.startswith(_OWN_PREFIX) or name in ERROR_FILES}
+    return {name: value for name, value in env.items() if name not in own}
 
 
 def _forget() -> None:
