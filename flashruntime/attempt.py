@@ -6,21 +6,27 @@ that directory to start anew. Events are JSON lines on stdout and in events.json
 file.
 """
 
+import atexit
 import contextlib
 import os
 import signal
 import sys
 import threading
+import time
 import uuid
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
 
 from pydantic import JsonValue
 
 from flashruntime.checkpoint import DEFAULT_KEEP, Chain, Claim, Rejection, Resume, Snapshot
+from flashruntime.checkpoint.buffers import HostBuffers
+from flashruntime.checkpoint.commit import check
 from flashruntime.checkpoint.files import Buffer
+from flashruntime.checkpoint.manifest import check_step
+from flashruntime.checkpoint.snapshot import Saver
 from flashruntime.errors import ConfigError, FlashError, InvalidInput
 from flashruntime.protocol.base import strict_dumps
 from flashruntime.protocol.checkpoints import Manifest
@@ -75,6 +81,12 @@ class Attempt:
         self._chain: Chain | None = None
         self._metrics: dict[str, JsonValue] = {}
         self._sequence = 0
+        self._saver = Saver()
+        self._buffers = HostBuffers()
+        self._lock = threading.Lock()
+        self._unprinted: list[str] = []
+        self._pid = os.getpid()
+        self._ends_well = False
 
     @classmethod
     def from_env(cls) -> "Attempt":
@@ -129,31 +141,111 @@ class Attempt:
         metadata: Mapping[str, object] | None = None,
         framework: str = "none",
     ) -> Manifest:
-        """Commit `parts` (plain names, each at most 64 MiB) durably as the checkpoint of `step`."""
+        """Commit `parts` (plain names, each at most 64 MiB) durably as the checkpoint of `step`.
+
+        Raises what went wrong with an earlier `save_async` as well.
+        """
+        began_s = time.monotonic()
+        self.flush()
         snapshot = Snapshot(step, parts, framework=framework, metadata=metadata or {})
-        manifest = self.chain.save(snapshot)
+        self._step = check_step(step)
+        manifest = self._commit(self.chain, lambda: snapshot, began_s, None)
+        self._print()
+        return manifest
+
+    def save_async(
+        self,
+        step: int,
+        parts: Mapping[str, Buffer],
+        metadata: Mapping[str, object] | None = None,
+        framework: str = "none",
+    ) -> float:
+        """As `save`, but pay only for a copy of `parts`; return the seconds that this took.
+
+        One save is in flight at most: a call that finds one waits for it. What goes wrong later is
+        raised by the next call that saves, by `flush`, or ends the process with 1 at its end.
+        """
+        began_s = time.monotonic()
+        self.flush()
+        snapshot = Snapshot(step, parts, framework=framework, metadata=metadata or {})
+        metadata = check(replace(snapshot, step=check_step(step)))
+        snapshot = replace(snapshot, parts=self._buffers.copy(parts), metadata=metadata)
+        return self.hand_over(step, lambda: snapshot, began_s)
+
+    def hand_over(self, step: int, build: Callable[[], Snapshot], began_s: float) -> float:
+        """Commit in the background what `build`, called there, returns; return the stall in s.
+
+        `began_s` (time.monotonic) is when the caller began to prepare it, with nothing in flight.
+        """
+        if not self._ends_well:
+            self._ends_well = True
+            atexit.register(self._at_exit)
+        chain = self.chain
+        self.report(step)
+        stall_s = time.monotonic() - began_s
+        self._saver.start(lambda: self._commit(chain, build, began_s, stall_s))
+        return stall_s
+
+    def flush(self) -> float:
+        """Wait until all that was saved is durable, or raise why not; return the wait in s."""
+        try:
+            return self._saver.wait()
+        finally:
+            self._print()
+
+    def surface(self) -> None:
+        """Raise what went wrong in a save that is over, and print what became durable."""
+        self._print()
+        self._saver.surface()
+
+    def _commit(
+        self, chain: Chain, build: Callable[[], Snapshot], began_s: float, stall_s: float | None
+    ) -> Manifest:
+        """Commit, and tell the worker; stdout is left to the thread of the caller."""
+        manifest = chain.save(build())
+        duration_s = time.monotonic() - began_s
         self.checkpoint_step = manifest.step
-        self.report(manifest.step)
-        self.event(
+        self._write_step_file()
+        self._note(
             "checkpoint_committed",
             step=manifest.step,
             manifest_id=manifest.manifest_id,
             size_bytes=sum(part.size_bytes for part in manifest.parts),
-            duration_s=manifest.checkpoint_duration_s,
+            duration_s=duration_s,
+            stall_s=duration_s if stall_s is None else stall_s,
         )
         return manifest
+
+    def _at_exit(self) -> None:
+        """End with 1 where the last save failed; the interpreter itself would end with 0."""
+        if os.getpid() != self._pid:
+            return
+        try:
+            self.flush()
+        except BaseException as error:  # noqa: BLE001 (the end of the process)
+            sys.excepthook(type(error), error, error.__traceback__)
+            atexit.unregister(self._at_exit)
+            atexit._run_exitfuncs()
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(1)
 
     def report(self, step: int) -> None:
         """Tell the worker how far this attempt is; what cannot be written is no error."""
         self._step = int(step)
+        self._write_step_file()
+        self._print()
+
+    def _write_step_file(self) -> None:
         path = self.settings.step_file
         if path is not None:
-            state = {
-                "step": self._step,
-                "resumed_from": self.resumed_from,
-                "checkpoint_step": self.checkpoint_step,
-            }
-            with contextlib.suppress(OSError):
+            with self._lock, contextlib.suppress(OSError):
+                state = {
+                    "step": self._step,
+                    "resumed_from": self.resumed_from,
+                    "checkpoint_step": self.checkpoint_step,
+                }
                 _replace(path, strict_dumps(state))
 
     def log(self, metrics: Mapping[str, object]) -> None:
@@ -191,15 +283,30 @@ class Attempt:
 
     def event(self, name: str, **fields: JsonValue) -> None:
         """Print one structured line, and append it to events.jsonl for the worker."""
-        self._sequence += 1
-        line = strict_dumps({"event": name, "seq": self._sequence, **fields})
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.write(line + "\n")
-            sys.stdout.flush()
-        if self.settings.step_file is not None:
-            path = self.settings.step_file.with_name(EVENTS_NAME)
-            with contextlib.suppress(OSError), path.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
+        self._note(name, **fields)
+        self._print()
+
+    def _note(self, name: str, **fields: JsonValue) -> None:
+        """Append an event to events.jsonl; the thread that trains prints it when it comes by.
+
+        A line printed from another thread could land in the middle of one that the job prints.
+        """
+        with self._lock:
+            self._sequence += 1
+            line = strict_dumps({"event": name, "seq": self._sequence, **fields}) + "\n"
+            self._unprinted.append(line)
+            if self.settings.step_file is not None:
+                path = self.settings.step_file.with_name(EVENTS_NAME)
+                with contextlib.suppress(OSError), path.open("a", encoding="utf-8") as file:
+                    file.write(line)
+
+    def _print(self) -> None:
+        with self._lock:
+            lines, self._unprinted = self._unprinted, []
+        if lines:
+            with contextlib.suppress(OSError, ValueError):
+                sys.stdout.write("".join(lines))
+                sys.stdout.flush()
 
 
 def _integer(env: Mapping[str, str], name: str, least: int) -> int | None:

@@ -52,24 +52,31 @@ def make_directory(path: Path) -> None:
         sync_directory(each.parent)
 
 
-def write_file(folder: int, name: str, data: Buffer) -> str:
-    """Create `name` in the open directory `folder`, write and fsync it; return its sha256.
+def create(folder: int, name: str) -> int:
+    """Create the file `name` in the open directory `folder`; return its descriptor."""
+    return os.open(name, CREATE, FILE_MODE, dir_fd=folder)
 
-    The digest is computed while writing, from the very bytes that are handed to the kernel.
-    """
+
+def write_all(descriptor: int, data: Buffer) -> None:
+    """Write all of `data`."""
     view = memoryview(data).cast("B")
-    digest = hashlib.sha256()
-    descriptor = os.open(name, CREATE, FILE_MODE, dir_fd=folder)
+    while view:
+        view = view[os.write(descriptor, view[:CHUNK_BYTES]) :]
+
+
+def sha256_of(data: Buffer) -> str:
+    """Return the digest of `data`, without holding other threads up."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def write_file(folder: int, name: str, data: Buffer) -> None:
+    """Create `name` in the open directory `folder`, write and fsync it."""
+    descriptor = create(folder, name)
     try:
-        for start in range(0, len(view), CHUNK_BYTES):
-            chunk = view[start : start + CHUNK_BYTES]
-            digest.update(chunk)
-            while chunk:
-                chunk = chunk[os.write(descriptor, chunk) :]
+        write_all(descriptor, data)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    return digest.hexdigest()
 
 
 @contextmanager

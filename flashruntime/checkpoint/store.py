@@ -3,7 +3,6 @@
 import hashlib
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -16,11 +15,11 @@ from flashruntime.checkpoint.manifest import (
     parse_step_name,
     step_name,
 )
+from flashruntime.checkpoint.parallel import SideBySide
 from flashruntime.errors import CheckpointError
 from flashruntime.protocol.checkpoints import Manifest, Part
 
 REJECTED = ".rejected"
-HASH_THREADS = min(8, os.cpu_count() or 1)
 MAX_RESCANS = 100
 
 Admits = Callable[[Manifest], bool]
@@ -159,8 +158,7 @@ def _verified(folder: int, manifest: Manifest) -> Resume | Rejection:
                 raise CheckpointError(f"has {actual_bytes} bytes instead of {current.size_bytes}")
     except CheckpointError as error:
         return _bad_part(manifest.step, current, error)
-    with ThreadPoolExecutor(min(HASH_THREADS, len(manifest.parts))) as pool:
-        results = list(pool.map(checked, manifest.parts))
+    results = SideBySide(checked, manifest.parts).results()
     parts: dict[str, bytearray] = {}
     for current, result in zip(manifest.parts, results, strict=True):
         if isinstance(result, CheckpointError):

@@ -22,6 +22,7 @@ __all__ = [
     "backend",
     "checkpoint",
     "device",
+    "flush",
     "is_main",
     "log_metrics",
     "prepare",
@@ -63,12 +64,19 @@ def checkpoint(
     every: int | None = None,
     **stateful: Stateful,
 ) -> None:
-    """Say that `step` steps are done, and save all that `prepare` was given, durably.
+    """Say that `step` steps are done, and save all that `prepare` was given, as it is now.
 
-    Saves at multiples of `every`: None means at each call, 0 or less never. After SIGTERM it saves
-    in any case and exits with 143. Call it at the end of a step.
+    Saves at multiples of `every`: None means at each call, 0 or less never. The call pays for a
+    copy; writing happens behind the training, and what fails there is raised by a later call, or
+    ends the process with 1. After SIGTERM it saves in any case, durably, and exits with 143. Call
+    it at the end of a step.
     """
     _session().checkpoint(model, optimizer, stateful, step, every)
+
+
+def flush() -> None:
+    """Wait until the last checkpoint is durable; raise CheckpointError where it cannot be."""
+    _session().attempt.flush()
 
 
 def start_step() -> int:

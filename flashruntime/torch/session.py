@@ -3,12 +3,13 @@
 import operator
 import os
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from flashruntime.attempt import NOTICE_EXIT_CODE, Attempt
-from flashruntime.checkpoint import Resume
+from flashruntime.checkpoint import Resume, Snapshot
 from flashruntime.checkpoint.manifest import check_step
 from flashruntime.errors import CheckpointError, InvalidInput
 from flashruntime.torch import rng
@@ -80,13 +81,24 @@ class Session:
         if self._loader is not None:
             self._loader.flash_position.touch()
         notice = self.attempt.notice.is_set()
+        self.attempt.surface()
         if notice or (interval > 0 and step % interval == 0):
-            self.attempt.save(step, self._packer.pack(self._state()), framework=FRAMEWORK)
+            self._save(step)
         else:
             self.attempt.report(step)
         if notice:
+            self.attempt.flush()
             self.attempt.event("stopped_on_notice", step=step)
             sys.exit(NOTICE_EXIT_CODE)
+
+    def _save(self, step: int) -> None:
+        """Copy the state as it is now; the rest happens behind the training."""
+        began_s = time.monotonic()
+        self.attempt.flush()
+        make_parts = self._packer.stage(self._state())
+        self.attempt.hand_over(
+            step, lambda: Snapshot(step, make_parts(), framework=FRAMEWORK), began_s
+        )
 
     def _state(self) -> dict[str, Any]:
         objects = {name: each.state_dict() for name, each in self._objects.items()}

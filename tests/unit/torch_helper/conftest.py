@@ -5,6 +5,7 @@ import os
 import runpy
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -86,8 +87,16 @@ def _run_child(action: Callable[[], object], folder: Path, writer: int) -> None:
     except BaseException as error:  # noqa: BLE001 (a child must never run the rest of the suite)
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
     finally:
+        _end_saves()
         sys.stdout.flush()
         os._exit(code)
+
+
+def _end_saves() -> None:
+    """Wait for saves in flight, as the end of an interpreter does."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
 
 
 @pytest.fixture

@@ -16,14 +16,17 @@ def start(tmp_path):
     from flashruntime.checkpoint import Claim
     from flashruntime.torch.session import Session
 
-    numbers = iter(range(100))
+    begun = []
 
     def begin():
-        number = next(numbers)
-        claim = Claim(f"attempt-{number}", "job-1", number)
-        return Session(Attempt(Settings(tmp_path / "ckpt", tmp_path, claim)))
+        if begun:
+            begun[-1].attempt.flush()
+        claim = Claim(f"attempt-{len(begun)}", "job-1", len(begun))
+        begun.append(Session(Attempt(Settings(tmp_path / "ckpt", tmp_path, claim))))
+        return begun[-1]
 
-    return begin
+    yield begin
+    begun[-1].attempt.flush()
 
 
 def network(width=4):
@@ -129,6 +132,7 @@ def test_every_says_at_which_steps_to_save(start, tmp_path, every, saved):
     session.prepare(model, optimizer, None, {})
     for step in range(1, 5):
         session.checkpoint(model, optimizer, {}, step, every)
+    session.attempt.flush()
     found = sorted(int(path.name[5:]) for path in (tmp_path / "ckpt").glob("step-*"))
     assert found == saved
 
