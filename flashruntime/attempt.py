@@ -6,7 +6,6 @@ that directory to start anew. Events are JSON lines on stdout and in events.json
 file.
 """
 
-import atexit
 import contextlib
 import os
 import signal
@@ -24,6 +23,7 @@ from pydantic import JsonValue
 from flashruntime.checkpoint import DEFAULT_KEEP, Chain, Claim, Rejection, Resume, Snapshot
 from flashruntime.checkpoint.buffers import HostBuffers
 from flashruntime.checkpoint.commit import check
+from flashruntime.checkpoint.ending import at_end
 from flashruntime.checkpoint.files import Buffer
 from flashruntime.checkpoint.manifest import check_step
 from flashruntime.checkpoint.snapshot import Saver
@@ -85,7 +85,6 @@ class Attempt:
         self._buffers = HostBuffers()
         self._lock = threading.Lock()
         self._unprinted: list[str] = []
-        self._pid = os.getpid()
         self._ends_well = False
 
     @classmethod
@@ -163,7 +162,8 @@ class Attempt:
         """As `save`, but pay only for a copy of `parts`; return the seconds that this took.
 
         One save is in flight at most: a call that finds one waits for it. What goes wrong later is
-        raised by the next call that saves, by `flush`, or ends the process with 1 at its end.
+        raised by the next call that saves, by `flush`, or at the end of the process, which then
+        ends with a nonzero code.
         """
         began_s = time.monotonic()
         self.flush()
@@ -179,7 +179,7 @@ class Attempt:
         """
         if not self._ends_well:
             self._ends_well = True
-            atexit.register(self._at_exit)
+            at_end(self.flush)
         chain = self.chain
         self.report(step)
         stall_s = time.monotonic() - began_s
@@ -215,21 +215,6 @@ class Attempt:
             stall_s=duration_s if stall_s is None else stall_s,
         )
         return manifest
-
-    def _at_exit(self) -> None:
-        """End with 1 where the last save failed; the interpreter itself would end with 0."""
-        if os.getpid() != self._pid:
-            return
-        try:
-            self.flush()
-        except BaseException as error:  # noqa: BLE001 (the end of the process)
-            sys.excepthook(type(error), error, error.__traceback__)
-            atexit.unregister(self._at_exit)
-            atexit._run_exitfuncs()
-            for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(OSError, ValueError):
-                    stream.flush()
-            os._exit(1)
 
     def report(self, step: int) -> None:
         """Tell the worker how far this attempt is; what cannot be written is no error."""

@@ -32,11 +32,17 @@ class SideBySide(Generic[Item, Result]):
             threading.Thread(target=self._run, name="flashruntime-hash", daemon=True)
             for _ in range(min(threads, len(listed)))
         ]
-        for thread in self._threads:
-            thread.start()
+        try:
+            for thread in self._threads:
+                thread.start()
+        except RuntimeError:
+            # At the end of an interpreter there are no new threads: `results` does the work.
+            self._threads = [thread for thread in self._threads if thread.ident]
 
     def results(self) -> list[Result]:
         """Wait for all of it; return the results in the order of the items, or raise."""
+        if not self._threads:
+            self._run()
         for thread in self._threads:
             thread.join()
         if self._failure is not None:

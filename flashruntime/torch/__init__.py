@@ -68,8 +68,8 @@ def checkpoint(
 
     Saves at multiples of `every`: None means at each call, 0 or less never. The call pays for a
     copy; writing happens behind the training, and what fails there is raised by a later call, or
-    ends the process with 1. After SIGTERM it saves in any case, durably, and exits with 143. Call
-    it at the end of a step.
+    makes the process end with a nonzero code. After SIGTERM it saves in any case, durably, and
+    exits with 143. Call it at the end of a step.
     """
     _session().checkpoint(model, optimizer, stateful, step, every)
 

@@ -22,10 +22,19 @@ MAX_DEPTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Bytes to save in one piece: a storage, or a copy of a view out of a larger one."""
+    """Bytes to save in one piece: a storage, or the one of a copy of a view out of a larger one."""
 
-    source: torch.Tensor
+    storage: torch.UntypedStorage
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A tensor of the state, with its place in memory."""
+
+    tensor: torch.Tensor
+    storage: torch.UntypedStorage
+    view: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +54,8 @@ class Parting:
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}
-        self._seen: list[torch.Tensor] = []
-        self._views: dict[tuple[Any, ...], int] = {}
+        self._seen: list[_Seen] = []
+        self._views: set[tuple[Any, ...]] = set()
         self._used_bytes: dict[int, int] = {}
         self._kept: list[object] = []
 
@@ -55,7 +64,7 @@ class Parting:
         skeleton = self._convert(state, "", 0)
         blocks: list[Block] = []
         numbers: dict[tuple[Any, ...], int] = {}
-        tensors = [self._describe(tensor, blocks, numbers) for tensor in self._seen]
+        tensors = [self._describe(seen, blocks, numbers) for seen in self._seen]
         return TakenApart(skeleton, tensors, blocks)
 
     def _convert(self, value: Any, where: str, depth: int) -> Any:
@@ -103,38 +112,31 @@ class Parting:
         number = self._numbers.get(id(tensor))
         if number is None:
             number = self._numbers[id(tensor)] = len(self._seen)
-            self._seen.append(tensor)
-            view = _view(tensor)
+            storage = tensor.untyped_storage()
+            size, stride = tuple(tensor.size()), tensor.stride()
+            view = (storage._cdata, tensor.storage_offset(), size, stride, tensor.dtype)
+            self._seen.append(_Seen(tensor, storage, view))
             if view not in self._views:
-                self._views[view] = number
-                size_bytes = tensor.numel() * tensor.element_size()
-                self._used_bytes[view[0]] = self._used_bytes.get(view[0], 0) + size_bytes
+                self._views.add(view)
+                self._used_bytes[view[0]] = self._used_bytes.get(view[0], 0) + tensor.nbytes
         return {TENSOR_KEY: number}
 
     def _describe(
-        self, tensor: torch.Tensor, blocks: list[Block], numbers: dict[tuple[Any, ...], int]
+        self, seen: _Seen, blocks: list[Block], numbers: dict[tuple[Any, ...], int]
     ) -> tuple[Any, ...]:
         """Save the whole storage where its views make it up, else each view on its own."""
-        storage, view = tensor.untyped_storage(), _view(tensor)
-        is_whole = storage.nbytes() <= self._used_bytes[view[0]]
-        key = (view[0],) if is_whole else view
+        tensor, storage = seen.tensor, seen.storage
+        number, offset, size, stride, dtype = seen.view
+        is_whole = storage.nbytes() <= self._used_bytes[number]
+        key = (number,) if is_whole else seen.view
+        if not is_whole:
+            compact = tensor.detach().clone(memory_format=torch.contiguous_format)
+            storage, stride, offset = compact.untyped_storage(), compact.stride(), 0
         if key not in numbers:
             numbers[key] = len(blocks)
-            source = _whole(storage) if is_whole else tensor.detach().contiguous()
-            blocks.append(Block(source.reshape(-1).view(torch.uint8), _size_bytes(source)))
-        size, stride, offset = tuple(tensor.size()), tensor.stride(), tensor.storage_offset()
-        if not is_whole:
-            stride, offset = tensor.detach().contiguous().stride(), 0
+            blocks.append(Block(storage, storage.nbytes()))
         is_parameter = isinstance(tensor, torch.nn.Parameter)
-        return (
-            numbers[key],
-            tensor.dtype,
-            size,
-            stride,
-            offset,
-            tensor.requires_grad,
-            is_parameter,
-        )
+        return (numbers[key], dtype, size, stride, offset, tensor.requires_grad, is_parameter)
 
 
 def like(original: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
@@ -175,17 +177,3 @@ def _is_plain(tensor: torch.Tensor) -> bool:
         and not tensor.is_conj()
         and not tensor.is_neg()
     )
-
-
-def _view(tensor: torch.Tensor) -> tuple[Any, ...]:
-    storage = tensor.untyped_storage()
-    place = (tensor.storage_offset(), tuple(tensor.size()), tensor.stride(), tensor.dtype)
-    return (storage._cdata, *place)
-
-
-def _whole(storage: torch.UntypedStorage) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-
-
-def _size_bytes(tensor: torch.Tensor) -> int:
-    return int(tensor.numel() * tensor.element_size())

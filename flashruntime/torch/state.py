@@ -5,6 +5,7 @@ in `tensors-00000.bin`, `tensors-00001.bin`, ... its bytes lie. So a save copies
 memory that is reused, and a load uses the very bytes that were verified.
 """
 
+import ctypes
 import io
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +32,7 @@ class Packer:
 
     def __init__(self) -> None:
         self._buffers = HostBuffers(PART_BYTES, at_once)
-        self._tensors: list[torch.Tensor] = []
+        self._pieces: list[torch.Tensor] = []
 
     def pack(self, state: dict[str, Any]) -> dict[str, Buffer]:
         """Return `state` as parts, which hold until the next call."""
@@ -54,33 +55,32 @@ class Packer:
         return lambda: self._parts(content, size_bytes)
 
     def _copy(self, blocks: list[Block]) -> tuple[list[Place], int]:
+        """Copy the blocks one after another; return where each lies, and where the last ends."""
         places: list[Place] = []
         end = 0
-        targets: list[torch.Tensor] = []
-        sources: list[torch.Tensor] = []
         for block in blocks:
             start = -(-end // ALIGN_BYTES) * ALIGN_BYTES
-            if start > end:
-                self._piece(end // PART_BYTES)[end % PART_BYTES :][: start - end].zero_()
+            for number, within, _, count in _pieces(end, start - end):
+                self._buffers.piece(number)[within : within + count] = bytes(count)
+            for number, within, done, count in _pieces(start, block.size_bytes):
+                self._fill(number, within, block.storage, done, count)
             places.append((start, block.size_bytes))
-            done = 0
-            while done < block.size_bytes:
-                number, within = divmod(start + done, PART_BYTES)
-                count = min(PART_BYTES - within, block.size_bytes - done)
-                targets.append(self._piece(number).narrow(0, within, count))
-                sources.append(block.source.narrow(0, done, count))
-                done += count
             end = start + block.size_bytes
-        with torch.no_grad():
-            for target, source in zip(targets, sources, strict=True):
-                target.copy_(source)
         return places, end
 
-    def _piece(self, number: int) -> torch.Tensor:
-        while len(self._tensors) <= number:
-            piece = self._buffers.piece(len(self._tensors))
-            self._tensors.append(torch.frombuffer(piece, dtype=torch.uint8))
-        return self._tensors[number]
+    def _fill(
+        self, number: int, within: int, storage: torch.UntypedStorage, start: int, count: int
+    ) -> None:
+        """Copy on this thread alone: a team of threads would wait for cores that others use."""
+        while len(self._pieces) <= number:
+            piece = self._buffers.piece(len(self._pieces))
+            self._pieces.append(torch.frombuffer(piece, dtype=torch.uint8))
+        target = self._pieces[number]
+        if storage.device.type == "cpu":
+            ctypes.memmove(target.data_ptr() + within, storage.data_ptr() + start, count)
+        else:
+            source = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+            target.narrow(0, within, count).copy_(source.narrow(0, start, count))
 
     def _parts(self, content: dict[str, Any], size_bytes: int) -> dict[str, Buffer]:
         index = io.BytesIO()
@@ -90,6 +90,20 @@ class Packer:
             used = min(PART_BYTES, size_bytes - number * PART_BYTES)
             parts[TENSORS_NAME.format(number)] = self._buffers.piece(number)[:used]
         return parts
+
+
+def _pieces(start: int, size_bytes: int) -> list[tuple[int, int, int, int]]:
+    """Cut a range of bytes where parts end: part, offset within it, bytes done before, count."""
+    number, within = divmod(start, PART_BYTES)
+    if 0 < size_bytes <= PART_BYTES - within:
+        return [(number, within, 0, size_bytes)]
+    cuts, done = [], 0
+    while done < size_bytes:
+        number, within = divmod(start + done, PART_BYTES)
+        count = min(PART_BYTES - within, size_bytes - done)
+        cuts.append((number, within, done, count))
+        done += count
+    return cuts
 
 
 def unpack(parts: dict[str, bytearray]) -> dict[str, Any]:
@@ -134,13 +148,8 @@ def _block(parts: dict[str, bytearray], start: int, size_bytes: int) -> torch.Te
         part = parts[TENSORS_NAME.format(number)]
         return torch.frombuffer(part, dtype=torch.uint8, offset=within, count=size_bytes)
     block = torch.empty(size_bytes, dtype=torch.uint8)
-    done = 0
-    while done < size_bytes:
-        number, within = divmod(start + done, PART_BYTES)
-        count = min(PART_BYTES - within, size_bytes - done)
-        piece = _block(parts, start + done, count)
-        block.narrow(0, done, count).copy_(piece)
-        done += count
+    for _, _, done, count in _pieces(start, size_bytes):
+        block.narrow(0, done, count).copy_(_block(parts, start + done, count))
     return block
 
 
