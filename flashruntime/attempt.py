@@ -22,6 +22,7 @@ from pydantic import JsonValue
 
 from flashruntime.checkpoint import DEFAULT_KEEP, Chain, Claim, Rejection, Resume, Snapshot
 from flashruntime.checkpoint.buffers import HostBuffers
+from flashruntime.checkpoint.cadence import DEFAULT_MTBF_S, Cadence
 from flashruntime.checkpoint.commit import check
 from flashruntime.checkpoint.ending import at_end
 from flashruntime.checkpoint.files import Buffer
@@ -47,6 +48,7 @@ class Settings:
     claim: Claim
     keep: int | None = DEFAULT_KEEP
     step_file: Path | None = None
+    mtbf_s: float = DEFAULT_MTBF_S
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
@@ -66,6 +68,7 @@ class Settings:
             claim=claim,
             keep=_integer(env, "FLASHML_CKPT_KEEP", 1) or DEFAULT_KEEP,
             step_file=Path(step_file) if step_file else None,
+            mtbf_s=_integer(env, "FLASHML_MTBF_S", 1) or DEFAULT_MTBF_S,
         )
 
 
@@ -99,6 +102,17 @@ class Attempt:
             settings = self.settings
             self._chain = Chain.begin(settings.ckpt_dir, settings.claim, keep=settings.keep)
         return self._chain
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether a save is going on behind this process."""
+        return self._saver.busy
+
+    def cadence(self, now_s: float) -> Cadence:
+        """Return what decides how often to save, with the failures of this job so far."""
+        elapsed_s, failures = self.chain.history()
+        prior_s = self.settings.mtbf_s
+        return Cadence(now_s, prior_s=prior_s, elapsed_s=elapsed_s, failures=failures)
 
     @property
     def rejections(self) -> list[Rejection]:

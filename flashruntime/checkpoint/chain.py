@@ -20,9 +20,10 @@ log = logging.getLogger(__name__)
 class Chain:
     """An attempt's hold on a tree, from `begin` until a later attempt begins."""
 
-    def __init__(self, hold: Hold, admits: Admission, keep: int | None, clock: Clock) -> None:
+    def __init__(self, hold: Hold, entries: list[Entry], keep: int | None, clock: Clock) -> None:
         self._hold = hold
-        self._admits = admits
+        self._admits = Admission(entries)
+        self._entries = entries
         self._keep = keep
         self._clock = clock
         self._found: Resume | None = None
@@ -76,7 +77,7 @@ class Chain:
                 break
         commit.clean_staging(root, {each.attempt_id for each in entries})
         displace.sweep_doomed(root)
-        chain = cls(Hold(root, entry), Admission(entries), keep, clock)
+        chain = cls(Hold(root, entry), entries, keep, clock)
         chain._found, chain.rejections, chain._searched = found, rejections, True
         return chain
 
@@ -84,6 +85,15 @@ class Chain:
     def entry(self) -> Entry:
         """This attempt's entry in the lineage."""
         return self._hold.entry
+
+    def history(self) -> tuple[float, int]:
+        """Return for how many seconds this job had the tree before, and how often it began again.
+
+        The clocks of its hosts only feed an estimate: a negative time is none.
+        """
+        own = [entry for entry in self._entries if entry.job_id == self.entry.job_id]
+        elapsed_s = (own[-1].created - own[0].created).total_seconds()
+        return max(0.0, elapsed_s), len(own) - 1
 
     def resume(self) -> Resume | None:
         """Return the newest checkpoint of the chain, verified; its bytes are handed out once.

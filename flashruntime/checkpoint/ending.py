@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-
 LAST_OF_ALL = -1000
 
 

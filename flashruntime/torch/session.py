@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from flashruntime.attempt import NOTICE_EXIT_CODE, Attempt
 from flashruntime.checkpoint import Resume, Snapshot
+from flashruntime.checkpoint.cadence import Cadence
 from flashruntime.checkpoint.manifest import check_step
 from flashruntime.errors import CheckpointError, InvalidInput
 from flashruntime.torch import rng
@@ -17,6 +18,7 @@ from flashruntime.torch.loader import ResumableLoader, resumable
 from flashruntime.torch.state import Packer, unpack
 
 FRAMEWORK = "torch"
+AUTO = "auto"
 
 
 class Stateful(Protocol):
@@ -40,6 +42,7 @@ class Session:
     _objects: dict[str, Stateful] = field(default_factory=dict)
     _loader: ResumableLoader | None = None
     _packer: Packer = field(default_factory=Packer)
+    _cadence: Cadence | None = None
 
     def prepare(
         self,
@@ -76,13 +79,13 @@ class Session:
     ) -> None:
         """Save where `every` says so or notice was given, in which case the process exits."""
         step = check_step(step)
-        interval = _interval(every)
+        is_due = self._is_due(step, every)
         self._check_prepared(_named(model, optimizer, stateful))
         if self._loader is not None:
             self._loader.flash_position.touch()
         notice = self.attempt.notice.is_set()
         self.attempt.surface()
-        if notice or (interval > 0 and step % interval == 0):
+        if notice or is_due:
             self._save(step)
         else:
             self.attempt.report(step)
@@ -96,9 +99,21 @@ class Session:
         began_s = time.monotonic()
         self.attempt.flush()
         make_parts = self._packer.stage(self._state())
-        self.attempt.hand_over(
+        stall_s = self.attempt.hand_over(
             step, lambda: Snapshot(step, make_parts(), framework=FRAMEWORK), began_s
         )
+        if self._cadence is not None:
+            self._cadence.saved(time.monotonic(), stall_s)
+
+    def _is_due(self, step: int, every: object) -> bool:
+        if every != AUTO:
+            interval = _interval(every)
+            return interval > 0 and step % interval == 0
+        now_s = time.monotonic()
+        if self._cadence is None:
+            self._cadence = self.attempt.cadence(now_s)
+        self._cadence.step(now_s, saving=self.attempt.is_saving)
+        return self._cadence.is_due(now_s)
 
     def _state(self) -> dict[str, Any]:
         objects = {name: each.state_dict() for name, each in self._objects.items()}
@@ -173,7 +188,8 @@ def _interval(every: object) -> int:
         return max(0, 0 if every is False else operator.index(every))  # type: ignore[arg-type]
     except TypeError as error:
         raise InvalidInput(
-            f"every must be a number of steps (0 for none) or None for each call, not {every!r}"
+            "every must be a number of steps (0 for none), 'auto', or None for each call, "
+            f"not {every!r}"
         ) from error
 
 

@@ -137,7 +137,7 @@ def test_every_says_at_which_steps_to_save(start, tmp_path, every, saved):
     assert found == saved
 
 
-@pytest.mark.parametrize("every", ["auto", 1.5, "10"])
+@pytest.mark.parametrize("every", ["often", 1.5, "10"])
 def test_an_interval_that_is_no_number_of_steps_is_refused(start, every):
     from flashruntime.errors import InvalidInput
 
@@ -145,6 +145,17 @@ def test_an_interval_that_is_no_number_of_steps_is_refused(start, every):
     session.prepare(model, optimizer, None, {})
     with pytest.raises(InvalidInput, match="every must be a number of steps"):
         session.checkpoint(model, optimizer, {}, 1, every)
+
+
+def test_auto_saves_first_to_measure_and_then_seldom(start, tmp_path):
+    session, (model, optimizer) = start(), network()
+    session.prepare(model, optimizer, None, {})
+    for step in range(1, 50):
+        train(model, optimizer)
+        session.checkpoint(model, optimizer, {}, step, "auto")
+    session.attempt.flush()
+    found = sorted(int(path.name[5:]) for path in (tmp_path / "ckpt").glob("step-*"))
+    assert found == [1]
 
 
 def test_021_a_model_that_does_not_fit_is_an_error_that_names_the_key(start):
