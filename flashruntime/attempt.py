@@ -6,10 +6,8 @@ that directory to start anew. Events are JSON lines on stdout and in events.json
 file.
 """
 
-import contextlib
 import os
 import signal
-import sys
 import threading
 import time
 import uuid
@@ -28,14 +26,14 @@ from flashruntime.checkpoint.ending import at_end
 from flashruntime.checkpoint.files import Buffer
 from flashruntime.checkpoint.manifest import check_step
 from flashruntime.checkpoint.snapshot import Saver
-from flashruntime.errors import ConfigError, FlashError, InvalidInput
+from flashruntime.errors import ConfigError, FlashError, InvalidInput, NotFinite
+from flashruntime.launch.telling import Teller, replace_file
 from flashruntime.protocol.base import strict_dumps
 from flashruntime.protocol.checkpoints import Manifest
 from flashruntime.protocol.plain import plain
 
 DEFAULT_CKPT_DIR = "flashruntime-ckpt"
 METRICS_NAME = "metrics.json"
-EVENTS_NAME = "events.jsonl"
 NOTICE_EXIT_CODE = 143
 
 
@@ -49,6 +47,8 @@ class Settings:
     keep: int | None = DEFAULT_KEEP
     step_file: Path | None = None
     mtbf_s: float = DEFAULT_MTBF_S
+    suspect_step: int | None = None
+    allow_nan: bool = False
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
@@ -68,6 +68,8 @@ class Settings:
             claim=claim,
             keep=_integer(env, "FLASHML_CKPT_KEEP", 1) or DEFAULT_KEEP,
             step_file=Path(step_file) if step_file else None,
+            suspect_step=_integer(env, "FLASHML_SUSPECT_STEP", 0),
+            allow_nan=env.get("FLASHML_ALLOW_NAN", "0") not in {"", "0"},
             mtbf_s=_integer(env, "FLASHML_MTBF_S", 1) or DEFAULT_MTBF_S,
         )
 
@@ -83,11 +85,9 @@ class Attempt:
         self._step: int | None = None
         self._chain: Chain | None = None
         self._metrics: dict[str, JsonValue] = {}
-        self._sequence = 0
         self._saver = Saver()
         self._buffers = HostBuffers()
-        self._lock = threading.Lock()
-        self._unprinted: list[str] = []
+        self._teller = Teller()
         self._ends_well = False
 
     @classmethod
@@ -100,7 +100,12 @@ class Attempt:
         """This attempt's hold on the checkpoint tree, taken at first use."""
         if self._chain is None:
             settings = self.settings
-            self._chain = Chain.begin(settings.ckpt_dir, settings.claim, keep=settings.keep)
+            self._chain = Chain.begin(
+                settings.ckpt_dir,
+                settings.claim,
+                keep=settings.keep,
+                suspect_step=settings.suspect_step,
+            )
         return self._chain
 
     @property
@@ -126,7 +131,7 @@ class Attempt:
         """
         found = self.find()
         if found:
-            self.accept(found)
+            self._accept(found)
         return found
 
     def find(self) -> Resume | None:
@@ -137,7 +142,11 @@ class Attempt:
         return found
 
     def accept(self, found: Resume) -> None:
-        """Note that this attempt goes on from `found`."""
+        """Note that `found` could be loaded (restore_verified), and that this attempt goes on."""
+        self.chain.restored(found.manifest)
+        self._accept(found)
+
+    def _accept(self, found: Resume) -> None:
         self.resumed_from = found.step
         self.event("resumed", step=found.step, manifest_id=found.manifest.manifest_id)
         self.report(found.step)
@@ -163,7 +172,7 @@ class Attempt:
         snapshot = Snapshot(step, parts, framework=framework, metadata=metadata or {})
         self._step = check_step(step)
         manifest = self._commit(self.chain, lambda: snapshot, began_s, None)
-        self._print()
+        self._teller.say()
         return manifest
 
     def save_async(
@@ -205,18 +214,23 @@ class Attempt:
         try:
             return self._saver.wait()
         finally:
-            self._print()
+            self._teller.say()
 
     def surface(self) -> None:
         """Raise what went wrong in a save that is over, and print what became durable."""
-        self._print()
+        self._teller.say()
         self._saver.surface()
 
     def _commit(
         self, chain: Chain, build: Callable[[], Snapshot], began_s: float, stall_s: float | None
     ) -> Manifest:
         """Commit, and tell the worker; stdout is left to the thread of the caller."""
-        manifest = chain.save(build())
+        try:
+            snapshot = build()
+        except NotFinite as error:
+            self._give_up(chain, str(error))
+            raise
+        manifest = chain.save(snapshot)
         duration_s = time.monotonic() - began_s
         self.checkpoint_step = manifest.step
         self._write_step_file()
@@ -230,22 +244,25 @@ class Attempt:
         )
         return manifest
 
+    def _give_up(self, chain: Chain, reason: str) -> None:
+        """Set aside what this attempt went on from, unless it has saved since."""
+        if self.resumed_from is not None and self.checkpoint_step is None:
+            chain.set_aside(self.resumed_from, reason)
+            self._note("checkpoint_set_aside", step=self.resumed_from, reason=reason)
+
     def report(self, step: int) -> None:
         """Tell the worker how far this attempt is; what cannot be written is no error."""
         self._step = int(step)
         self._write_step_file()
-        self._print()
+        self._teller.say()
 
     def _write_step_file(self) -> None:
-        path = self.settings.step_file
-        if path is not None:
-            with self._lock, contextlib.suppress(OSError):
-                state = {
-                    "step": self._step,
-                    "resumed_from": self.resumed_from,
-                    "checkpoint_step": self.checkpoint_step,
-                }
-                _replace(path, strict_dumps(state))
+        state = {
+            "step": self._step,
+            "resumed_from": self.resumed_from,
+            "checkpoint_step": self.checkpoint_step,
+        }
+        self._teller.steps(self.settings.step_file, state)
 
     def log(self, metrics: Mapping[str, object]) -> None:
         """Merge `metrics` into metrics.json; never raises, a value that JSON cannot hold is left
@@ -253,7 +270,7 @@ class Attempt:
         """
         try:
             self._merge(metrics)
-            _replace(self.settings.output_dir / METRICS_NAME, strict_dumps(self._metrics))
+            replace_file(self.settings.output_dir / METRICS_NAME, strict_dumps(self._metrics))
         except Exception as error:  # noqa: BLE001 (metrics must never end a training run)
             self.event("metrics_not_written", reason=f"{type(error).__name__}: {error}")
 
@@ -283,29 +300,10 @@ class Attempt:
     def event(self, name: str, **fields: JsonValue) -> None:
         """Print one structured line, and append it to events.jsonl for the worker."""
         self._note(name, **fields)
-        self._print()
+        self._teller.say()
 
     def _note(self, name: str, **fields: JsonValue) -> None:
-        """Append an event to events.jsonl; the thread that trains prints it when it comes by.
-
-        A line printed from another thread could land in the middle of one that the job prints.
-        """
-        with self._lock:
-            self._sequence += 1
-            line = strict_dumps({"event": name, "seq": self._sequence, **fields}) + "\n"
-            self._unprinted.append(line)
-            if self.settings.step_file is not None:
-                path = self.settings.step_file.with_name(EVENTS_NAME)
-                with contextlib.suppress(OSError), path.open("a", encoding="utf-8") as file:
-                    file.write(line)
-
-    def _print(self) -> None:
-        with self._lock:
-            lines, self._unprinted = self._unprinted, []
-        if lines:
-            with contextlib.suppress(OSError, ValueError):
-                sys.stdout.write("".join(lines))
-                sys.stdout.flush()
+        self._teller.note(self.settings.step_file, name, fields)
 
 
 def _integer(env: Mapping[str, str], name: str, least: int) -> int | None:
@@ -323,10 +321,3 @@ def _integer(env: Mapping[str, str], name: str, least: int) -> int | None:
 
 def _json(fields: Mapping[str, object]) -> dict[str, JsonValue]:
     return {key: plain(value, key) for key, value in fields.items()}
-
-
-def _replace(path: Path, text: str) -> None:
-    """Put `text` at `path` so that a reader sees the old or the new content, never a mixture."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    scratch.write_text(text + "\n", encoding="utf-8")
-    scratch.replace(path)

@@ -20,6 +20,7 @@ from flashruntime.errors import CheckpointError
 from flashruntime.protocol.checkpoints import Manifest, Part
 
 REJECTED = ".rejected"
+RESTORED = ".restored"
 MAX_RESCANS = 100
 
 Admits = Callable[[Manifest], bool]
@@ -109,10 +110,16 @@ def load_manifest(root: Path, step: int) -> Manifest | Rejection:
         return Rejection(step, Kind.FOREIGN, f"cannot be opened as a directory: {error.strerror}")
 
 
-def sidecar(root: Path, manifest: Manifest) -> Path:
-    """Return where it is noted that `manifest` was set aside."""
+def sidecar(root: Path, manifest: Manifest, kind: str = REJECTED) -> Path:
+    """Return where it is noted that `manifest` was set aside, or (RESTORED) loaded by a run."""
     key = hashlib.sha256(manifest.manifest_id.encode()).hexdigest()[:16]
-    return root / REJECTED / f"{step_name(manifest.step)}.{key}.json"
+    return root / kind / f"{step_name(manifest.step)}.{key}.json"
+
+
+def validation(root: Path, manifest: Manifest) -> str:
+    """Return what is known of a checkpoint whose parts hash to its manifest."""
+    restored = os.path.lexists(sidecar(root, manifest, RESTORED))
+    return "restore_verified" if restored else manifest.validation
 
 
 def _manifest(folder: int, step: int) -> Manifest | Rejection:

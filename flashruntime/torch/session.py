@@ -14,6 +14,7 @@ from flashruntime.checkpoint.cadence import Cadence
 from flashruntime.checkpoint.manifest import check_step
 from flashruntime.errors import CheckpointError, InvalidInput
 from flashruntime.torch import rng
+from flashruntime.torch.finite import parameter_names
 from flashruntime.torch.loader import ResumableLoader, resumable
 from flashruntime.torch.state import Packer, unpack
 
@@ -56,6 +57,8 @@ class Session:
         if self._objects:
             raise InvalidInput("prepare was called before; pass everything to one call")
         self._objects = _named(model, optimizer, stateful)
+        if not self.attempt.settings.allow_nan:
+            self._packer.watched = parameter_names(model)
         self._loader = None if dataloader is None else resumable(dataloader)
         self.attempt.install_notice()
         while (found := self.attempt.find()) is not None:

@@ -7,15 +7,16 @@ memory that is reused, and a load uses the very bytes that were verified.
 
 import ctypes
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
 
 from flashruntime.checkpoint.buffers import HostBuffers, at_once
 from flashruntime.checkpoint.files import Buffer
-from flashruntime.errors import CheckpointError
+from flashruntime.errors import CheckpointError, NotFinite
 from flashruntime.torch import onefile
+from flashruntime.torch.finite import has_nan, watched_tensors
 from flashruntime.torch.savable import NUMPY_KEY, TENSOR_KEY, Block, Parting, rebuild
 
 PART_BYTES = 16 * 1024 * 1024
@@ -28,11 +29,15 @@ Place = tuple[int, int]
 
 
 class Packer:
-    """Turns states into parts, in buffers that are reused from one save to the next."""
+    """Turns states into parts, in buffers that are reused from one save to the next.
+
+    A state in which a `watched` parameter of the model is NaN is refused when its parts are made.
+    """
 
     def __init__(self) -> None:
         self._buffers = HostBuffers(PART_BYTES, at_once)
         self._pieces: list[torch.Tensor] = []
+        self.watched: Collection[str] = ()
 
     def pack(self, state: dict[str, Any]) -> dict[str, Buffer]:
         """Return `state` as parts, which hold until the next call."""
@@ -83,6 +88,7 @@ class Packer:
             target.narrow(0, within, count).copy_(source.narrow(0, start, count))
 
     def _parts(self, content: dict[str, Any], size_bytes: int) -> dict[str, Buffer]:
+        self._refuse_nan(content)
         index = io.BytesIO()
         torch.save(content, index)
         parts: dict[str, Buffer] = {INDEX_NAME: index.getvalue()}
@@ -90,6 +96,18 @@ class Packer:
             used = min(PART_BYTES, size_bytes - number * PART_BYTES)
             parts[TENSORS_NAME.format(number)] = self._buffers.piece(number)[:used]
         return parts
+
+    def _refuse_nan(self, content: dict[str, Any]) -> None:
+        watched = watched_tensors(content["state"], self.watched, TENSOR_KEY)
+        for name, number in sorted(watched.items()):
+            block, dtype, *_ = content["tensors"][number]
+            for piece, within, _, count in _pieces(*content["places"][block]):
+                if has_nan(self._buffers.piece(piece)[within : within + count], dtype):
+                    raise NotFinite(
+                        f"the model's parameter {name} is NaN: this state is not saved, a restart "
+                        "goes on from an earlier one; where NaN belongs there, set "
+                        "FLASHML_ALLOW_NAN=1"
+                    )
 
 
 def _pieces(start: int, size_bytes: int) -> list[tuple[int, int, int, int]]:

@@ -222,6 +222,55 @@ def test_a_good_checkpoint_is_not_given_up_for_want_of_memory(start, tmp_path, m
     assert again.start_step == 1
 
 
+def poison(model):
+    import torch
+
+    with torch.no_grad():
+        next(model.parameters())[0, 0] = float("nan")
+
+
+def test_c15_a_state_that_is_nan_is_not_saved_and_what_gave_it_is_set_aside(start, tmp_path):
+    from flashruntime.errors import NotFinite
+
+    session, (model, optimizer) = start(), network()
+    session.prepare(model, optimizer, None, {})
+    for step in (1, 2):
+        session.checkpoint(model, optimizer, {}, step, None)
+    poison(model)
+    session.checkpoint(model, optimizer, {}, 3, None)
+    with pytest.raises(NotFinite, match=r"parameter 0\.weight is NaN"):
+        session.attempt.flush()
+    again, (model, optimizer) = start(), network()
+    again.prepare(model, optimizer, None, {})
+    assert again.start_step == 2, "the first NaN says nothing about the checkpoint before it"
+    poison(model)
+    again.checkpoint(model, optimizer, {}, 3, None)
+    with pytest.raises(NotFinite):
+        again.attempt.flush()
+    third = start()
+    third.prepare(*network(), None, {})
+    assert third.start_step == 1
+
+
+def test_nan_is_saved_where_it_is_allowed_or_no_parameter(start, tmp_path):
+    import dataclasses
+
+    import torch
+
+    session, (model, _) = start(), network()
+    note = Note(torch.full((3,), float("nan")))
+    session.prepare(model, None, None, {"note": note})
+    session.checkpoint(model, None, {"note": note}, 1, None)
+    again, (model, _) = start(), network()
+    again.attempt.settings = dataclasses.replace(again.attempt.settings, allow_nan=True)
+    again.prepare(model, None, None, {"note": note})
+    assert again.start_step == 1
+    poison(model)
+    again.checkpoint(model, None, {"note": note}, 2, None)
+    again.attempt.flush()
+    assert again.attempt.checkpoint_step == 2
+
+
 def test_more_than_one_rank_is_refused_clearly(start, monkeypatch):
     from flashruntime.errors import InvalidInput
 
