@@ -25,7 +25,7 @@ from flashruntime.checkpoint.commit import check
 from flashruntime.checkpoint.ending import at_end
 from flashruntime.checkpoint.files import Buffer
 from flashruntime.checkpoint.manifest import check_step
-from flashruntime.checkpoint.snapshot import Saver
+from flashruntime.checkpoint.snapshot import NICE, Saver
 from flashruntime.errors import ConfigError, FlashError, InvalidInput, NotFinite
 from flashruntime.launch.telling import Teller, replace_file
 from flashruntime.protocol.base import strict_dumps
@@ -206,7 +206,8 @@ class Attempt:
         chain = self.chain
         self.report(step)
         stall_s = time.monotonic() - began_s
-        self._saver.start(lambda: self._commit(chain, build, began_s, stall_s))
+        nice = 0 if self.notice.is_set() else NICE
+        self._saver.start(lambda: self._commit(chain, build, began_s, stall_s), nice=nice)
         return stall_s
 
     def flush(self) -> float:

@@ -4,10 +4,14 @@ A thread of its own for each save means: none is left over when the job forks, a
 waits for the last one before it ends.
 """
 
+import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
+
+NICE = 10
 
 
 class Saver:
@@ -43,24 +47,35 @@ class Saver:
             if failure is not None:
                 raise failure
 
-    def start(self, save: Callable[[], object]) -> None:
-        """Run `save` in the background, once the one before it is over."""
+    def start(self, save: Callable[[], object], *, nice: int = NICE) -> None:
+        """Run `save` in the background, once the one before it is over.
+
+        `nice` is what it and the threads that it starts leave to the training of the processors.
+        """
         self.wait()
         self._owner_pid = os.getpid()
         self._done.clear()
-        thread = threading.Thread(target=self._run, args=(save,), name="flashruntime-save")
+        thread = threading.Thread(target=self._run, args=(save, nice), name="flashruntime-save")
         thread.daemon = False
         try:
             thread.start()
         except RuntimeError:
             # No thread can be had (the interpreter is ending, or a limit on threads is reached).
-            self._run(save)
+            self._run(save, 0)
             self.wait()
 
-    def _run(self, save: Callable[[], object]) -> None:
+    def _run(self, save: Callable[[], object], nice: int) -> None:
         try:
+            _step_back(nice)
             save()
         except BaseException as error:  # noqa: BLE001 (raised again by `wait`, in the caller)
             self._failure = error
         finally:
             self._done.set()
+
+
+def _step_back(nice: int) -> None:
+    """Lower the priority of this thread alone, which Linux can do."""
+    if nice and sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)

@@ -35,7 +35,7 @@ class Packer:
     """
 
     def __init__(self) -> None:
-        self._buffers = HostBuffers(PART_BYTES, at_once)
+        self._buffers = HostBuffers(PART_BYTES, _pinned if torch.cuda.is_available() else at_once)
         self._pieces: list[torch.Tensor] = []
         self.watched: Collection[str] = ()
 
@@ -71,6 +71,8 @@ class Packer:
                 self._fill(number, within, block.storage, done, count)
             places.append((start, block.size_bytes))
             end = start + block.size_bytes
+        if any(block.storage.device.type == "cuda" for block in blocks):
+            torch.cuda.synchronize()
         return places, end
 
     def _fill(
@@ -85,7 +87,7 @@ class Packer:
             ctypes.memmove(target.data_ptr() + within, storage.data_ptr() + start, count)
         else:
             source = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-            target.narrow(0, within, count).copy_(source.narrow(0, start, count))
+            target.narrow(0, within, count).copy_(source.narrow(0, start, count), non_blocking=True)
 
     def _parts(self, content: dict[str, Any], size_bytes: int) -> dict[str, Buffer]:
         self._refuse_nan(content)
@@ -108,6 +110,11 @@ class Packer:
                         "goes on from an earlier one; where NaN belongs there, set "
                         "FLASHML_ALLOW_NAN=1"
                     )
+
+
+def _pinned(size_bytes: int) -> memoryview:
+    """Return memory that an accelerator copies into at full speed."""
+    return memoryview(torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True).numpy())
 
 
 def _pieces(start: int, size_bytes: int) -> list[tuple[int, int, int, int]]:
