@@ -7,21 +7,23 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from flashruntime.errors import CheckpointError
+
 LAST_OF_ALL = -1000
 
 
 class _FailsAtFlush:
     """The standard output, whose last flush fails: so an interpreter ends with 120."""
 
-    def __init__(self, stream: Any, reason: BaseException) -> None:
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self._reason = reason
 
     def flush(self) -> None:
-        """Flush, then say why the process does not end well."""
+        """Flush; fail where it is the interpreter that asks, after all that runs at its end."""
         with contextlib.suppress(OSError, ValueError):
             self._stream.flush()
-        raise self._reason
+        if sys.is_finalizing():
+            raise CheckpointError("the last save failed, so this process ends with a nonzero code")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -47,7 +49,7 @@ def at_end(finish: Callable[[], object]) -> None:
             sys.excepthook(type(error), error, error.__traceback__)
             if is_child:
                 _flush_and_leave()
-            sys.stdout = _FailsAtFlush(sys.stdout, error)
+            sys.stdout = _FailsAtFlush(sys.stdout)
 
     if is_child and multiprocessing is not None:
         multiprocessing.Finalize(None, end, exitpriority=LAST_OF_ALL)

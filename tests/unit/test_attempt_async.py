@@ -206,7 +206,8 @@ def test_a_save_that_fails_at_the_end_makes_the_exit_code_nonzero_and_other_hand
     atexit.register(print, "handler that came later")
     attempt.save_async(2, {"w": b"2"})
     """
-    script = "import atexit; atexit.register(print, 'handler that came first')\n" + SCRIPT
+    script = "import atexit; atexit.register(print, 'handler that came first', flush=True)\n"
+    script += SCRIPT
     ended = run(tmp_path, tail, script)
     assert ended.returncode == 120, "the code of Python for an error while it ends"
     assert "CheckpointError: the checkpoint of step 2 could not be written" in ended.stderr
