@@ -210,6 +210,10 @@ class Attempt:
         self._saver.start(lambda: self._commit(chain, build, began_s, stall_s), nice=nice)
         return stall_s
 
+    def behind(self, work: Callable[[], object]) -> None:
+        """Do `work` in the background, as a save that nobody has to wait for."""
+        self._saver.start(work)
+
     def flush(self) -> float:
         """Wait until all that was saved is durable, or raise why not; return the wait in s."""
         try:

@@ -44,6 +44,7 @@ class Session:
     _loader: ResumableLoader | None = None
     _packer: Packer = field(default_factory=Packer)
     _cadence: Cadence | None = None
+    _is_warm: bool = False
 
     def prepare(
         self,
@@ -92,6 +93,7 @@ class Session:
             self._save(step)
         else:
             self.attempt.report(step)
+            self._warm_up(every)
         if notice:
             self.attempt.flush()
             self.attempt.event("stopped_on_notice", step=step)
@@ -99,6 +101,7 @@ class Session:
 
     def _save(self, step: int) -> None:
         """Copy the state as it is now; the rest happens behind the training."""
+        self._is_warm = True
         began_s = time.monotonic()
         self.attempt.flush()
         make_parts = self._packer.stage(self._state())
@@ -107,6 +110,13 @@ class Session:
         )
         if self._cadence is not None:
             self._cadence.saved(time.monotonic(), stall_s)
+
+    def _warm_up(self, every: object) -> None:
+        """Have the memory of the first save ready before it is due: fresh pages are slow."""
+        if not self._is_warm and every != AUTO and _interval(every) > 0:
+            self._is_warm = True
+            state = self._state()
+            self.attempt.behind(lambda: self._packer.reserve(state))
 
     def _is_due(self, step: int, every: object) -> bool:
         if every != AUTO:

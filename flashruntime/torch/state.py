@@ -5,6 +5,7 @@ in `tensors-00000.bin`, `tensors-00001.bin`, ... its bytes lie. So a save copies
 memory that is reused, and a load uses the very bytes that were verified.
 """
 
+import contextlib
 import ctypes
 import io
 from collections.abc import Callable, Collection
@@ -14,7 +15,7 @@ import torch
 
 from flashruntime.checkpoint.buffers import HostBuffers, at_once
 from flashruntime.checkpoint.files import Buffer
-from flashruntime.errors import CheckpointError, NotFinite
+from flashruntime.errors import CheckpointError, InvalidInput, NotFinite
 from flashruntime.torch import onefile
 from flashruntime.torch.finite import has_nan, watched_tensors
 from flashruntime.torch.savable import NUMPY_KEY, TENSOR_KEY, Block, Parting, rebuild
@@ -58,6 +59,14 @@ class Packer:
             "places": places,
         }
         return lambda: self._parts(content, size_bytes)
+
+    def reserve(self, state: dict[str, Any]) -> None:
+        """Have memory for states like `state`; what stands in the way is told by the save."""
+        with contextlib.suppress(InvalidInput, MemoryError, OSError):
+            blocks = Parting().part(state).blocks
+            size_bytes = sum(block.size_bytes + ALIGN_BYTES for block in blocks)
+            for number in range(size_bytes // PART_BYTES):
+                self._buffers.piece(number)
 
     def _copy(self, blocks: list[Block]) -> tuple[list[Place], int]:
         """Copy the blocks one after another; return where each lies, and where the last ends."""

@@ -158,6 +158,17 @@ def test_auto_saves_first_to_measure_and_then_seldom(start, tmp_path):
     assert found == [1]
 
 
+def test_memory_for_the_first_save_is_there_before_it_is_due(start):
+    import torch
+
+    session, note = start(), Note(torch.zeros(10_000_000))
+    session.prepare(network()[0], None, None, {"note": note})
+    session.checkpoint(session._objects["model"], None, {}, 1, 100)
+    session.attempt.flush()
+    assert len(session._packer._buffers._pieces) == 2
+    assert session.attempt.checkpoint_step is None
+
+
 def test_021_a_model_that_does_not_fit_is_an_error_that_names_the_key(start):
     from flashruntime.errors import CheckpointError
 
