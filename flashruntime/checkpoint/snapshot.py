@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-NICE = 10
+NICE = 5
 
 
 class Saver:
