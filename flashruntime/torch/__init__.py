@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 import torch
 
 from flashruntime.attempt import Attempt
+from flashruntime.torch import ranks
 from flashruntime.torch.session import Session, Stateful
 
 __all__ = [
@@ -93,12 +94,12 @@ def log_metrics(metrics: Mapping[str, object]) -> None:
 
 def rank() -> int:
     """Return the rank of this process."""
-    return 0
+    return ranks.place().rank
 
 
 def world_size() -> int:
     """Return how many processes train together."""
-    return 1
+    return ranks.place().size
 
 
 def is_main() -> bool:
@@ -108,9 +109,9 @@ def is_main() -> bool:
 
 def device() -> torch.device:
     """Return the device to train on."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return ranks.device()
 
 
 def backend() -> str:
     """Return the name of the communication backend that suits `device`."""
-    return "nccl" if torch.cuda.is_available() else "gloo"
+    return ranks.backend()

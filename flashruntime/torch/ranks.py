@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,9 +25,11 @@ from flashruntime.errors import CheckpointError, ConfigError, FlashError, Supers
 
 PATIENCE_S = 30
 LEAVE_S = 10
+YIELD_S = 0.005
 LOOPBACK_ADDRESSES = {"127.0.0.1", "localhost", "::1"}
 T = TypeVar("T")
 log = logging.getLogger(__name__)
+_MET: list["Ranks"] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ class Ranks:
     def __init__(self, at: Place, control: Any = None) -> None:
         self.rank, self.size = at.rank, at.size
         self._control = control
+        self._last: tuple[Any, ...] = ()
 
     @classmethod
     def meet(cls) -> "Ranks":
@@ -92,7 +96,9 @@ class Ranks:
             return cls(at)
         if not _met():
             _open(at)
-        return cls(at, distributed.new_group(backend="gloo"))
+        ranks = cls(at, distributed.new_group(backend="gloo"))
+        _MET.append(ranks)
+        return ranks
 
     @property
     def is_main(self) -> bool:
@@ -104,11 +110,9 @@ class Ranks:
         if self.size == 1:
             return numbers
         tensor = torch.tensor(numbers, dtype=torch.int64)
-        self._wait(
-            distributed.all_reduce(
-                tensor, distributed.ReduceOp.MAX, group=self._control, async_op=True
-            )
-        )
+        reducing = distributed.ReduceOp.MAX
+        work = distributed.all_reduce(tensor, reducing, group=self._control, async_op=True)
+        self._wait(work, tensor)
         return [int(number) for number in tensor.tolist()]
 
     def share(self, data: bytes) -> list[bytes]:
@@ -118,7 +122,8 @@ class Ranks:
         (longest,) = self.highest([len(data)])
         rows = [torch.empty(longest + 8, dtype=torch.uint8) for _ in range(self.size)]
         row = _row(data, longest)
-        self._wait(distributed.all_gather(rows, row, group=self._control, async_op=True))
+        work = distributed.all_gather(rows, row, group=self._control, async_op=True)
+        self._wait(work, row, *rows)
         return [bytes(_content(each)) for each in rows]
 
     def collect(self, data: bytes, longest: int) -> list[memoryview]:
@@ -129,7 +134,8 @@ class Ranks:
         rows = [torch.empty(longest + 8, dtype=torch.uint8) for _ in range(self.size)]
         target = rows if self.is_main else None
         row = _row(data, longest)
-        self._wait(distributed.gather(row, target, dst=0, group=self._control, async_op=True))
+        work = distributed.gather(row, target, dst=0, group=self._control, async_op=True)
+        self._wait(work, row, *rows)
         return [_content(each) for each in rows] if self.is_main else []
 
     def tell(self, content: Any) -> Any:
@@ -163,8 +169,12 @@ class Ranks:
         kind = Superseded if first["superseded"] else CheckpointError
         raise kind(f"{first['text']} [on rank {rank} of {self.size}]") from error
 
-    def _wait(self, work: Any) -> None:
-        """Wait for the other ranks, and say so where that takes long."""
+    def _wait(self, work: Any, *tensors: torch.Tensor) -> None:
+        """Wait for the other ranks, and say so where that takes long.
+
+        The tensors are held until the next time: a thread of gloo must not be the last to let go.
+        """
+        self._last = (work, *tensors)
         while True:
             try:
                 work.wait(timedelta(seconds=PATIENCE_S))
@@ -222,9 +232,14 @@ def _open(at: Place) -> None:
 
 
 def _leave() -> None:
-    """End the process group; a collective that no peer will ever join must not hold the exit up."""
+    """End the process group; a collective that no peer will ever join must not hold the exit up.
+
+    The end waits, holding the interpreter's lock, for threads of gloo; one may still want that lock
+    to let a tensor go, and gets it before.
+    """
     if not _met():
         return
+    threading.Event().wait(YIELD_S)
     with contextlib.suppress(Exception):
         faulthandler.dump_traceback_later(LEAVE_S, exit=True, file=sys.__stderr__ or 2)
     with contextlib.suppress(RuntimeError):
