@@ -51,10 +51,12 @@ def prepare(
 
     Returns the triple, the loader so that it goes on at the batch where the checkpoint was taken
     (`loader.epoch` is the number of the epoch). `stateful`: whatever has state_dict and
-    load_state_dict. CheckpointError where the checkpoint does not fit what is given.
+    load_state_dict. CheckpointError where the checkpoint does not fit what is given. With
+    WORLD_SIZE > 1 the model comes back in DistributedDataParallel, the loader with this rank's
+    part of the data.
     """
-    loader = _session().prepare(model, optimizer, dataloader, stateful)
-    return model, optimizer, loader
+    wrapped, loader = _session().prepare(model, optimizer, dataloader, stateful)
+    return wrapped, optimizer, loader
 
 
 def checkpoint(
@@ -88,8 +90,9 @@ def start_step() -> int:
 
 
 def log_metrics(metrics: Mapping[str, object]) -> None:
-    """Merge `metrics` into metrics.json; never raises, NaN becomes null."""
-    _session().attempt.log(metrics)
+    """Merge `metrics` of rank 0 into metrics.json; never raises, NaN becomes null."""
+    if is_main():
+        _session().attempt.log(metrics)
 
 
 def rank() -> int:

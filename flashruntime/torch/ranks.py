@@ -83,7 +83,8 @@ def backend() -> str:
 class Ranks:
     """All ranks as one; every method that talks must be called on each of them, in one order."""
 
-    def __init__(self, at: Place, control: Any = None) -> None:
+    def __init__(self, at: Place | None = None, control: Any = None) -> None:
+        at = at or Place()
         self.rank, self.size = at.rank, at.size
         self._control = control
         self._last: tuple[Any, ...] = ()
@@ -158,6 +159,10 @@ class Ranks:
         if self.highest([int(error is not None)]) != [0]:
             self.fail(error)
         return result
+
+    def on_main(self, action: Callable[[], T]) -> T | None:
+        """As `together`, but only rank 0 runs `action`; the others return None."""
+        return self.together(lambda: action() if self.is_main else None)
 
     def fail(self, error: Exception | None) -> None:
         """Raise the error of the first rank that has one; on all ranks, once they know of it.

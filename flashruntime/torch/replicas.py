@@ -29,6 +29,12 @@ def plain(model: Any) -> Any:
     return model.module if isinstance(model, DistributedDataParallel) else model
 
 
+def with_own_buffers(model: Any) -> bool:
+    """Return whether each rank has buffers of its own, which the wrapper leaves alone."""
+    is_wrapped = isinstance(model, DistributedDataParallel)
+    return is_wrapped and not model.broadcast_buffers and any(True for _ in model.module.buffers())
+
+
 class _Replica(DistributedDataParallel):  # type: ignore[misc]
     """Parameters count from the last one, which gets its gradient first."""
 

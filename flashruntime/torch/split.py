@@ -10,13 +10,14 @@ import copy
 import random
 import sys
 from collections.abc import Iterator, Sized
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
     DistributedSampler,
+    IterableDataset,
     RandomSampler,
     Sampler,
     SequentialSampler,
@@ -78,23 +79,34 @@ class Share(Sampler[Any]):  # type: ignore[misc]
                 own.set_state(own_before)
 
 
-def split(loader: DataLoader[Any], rank: int, size: int) -> DataLoader[Any]:
+class Order(Protocol):
+    """A sampler whose order derives from a seed."""
+
+    seed: int
+
+
+def split(loader: DataLoader[Any], rank: int, size: int) -> tuple[DataLoader[Any], Order | None]:
     """Return a loader with every setting of `loader`, and this rank's part of its samples.
 
-    One whose sampler knows of ranks already is returned as it is.
+    Beside it the sampler that has been put in, whose seed all ranks must agree on: so far it is
+    the user's. A loader whose sampler knows of ranks already, or that has no order, is returned
+    as it is.
     """
-    if is_split(loader) or loader.batch_sampler is None:
-        return loader
+    has_order = loader.batch_sampler is not None and not isinstance(loader.dataset, IterableDataset)
+    if is_split(loader) or not has_order:
+        return loader, None
     batches = loader.batch_sampler
     part = copy.copy(loader)
     if type(batches) is BatchSampler:
-        sampler = _part(batches.sampler, rank, size, drop_last=batches.drop_last)
-        batches = BatchSampler(sampler, batches.batch_size, batches.drop_last)
-        part.__dict__.update(sampler=sampler, batch_sampler=batches)
+        order = _part(batches.sampler, rank, size, drop_last=batches.drop_last)
+        batches = BatchSampler(order, batches.batch_size, batches.drop_last)
+        part.__dict__.update(sampler=order, batch_sampler=batches)
     else:
         drop_last = bool(getattr(batches, "drop_last", False))
-        part.__dict__.update(batch_sampler=Share(batches, rank, size, drop_last=drop_last))
-    return part
+        order = Share(batches, rank, size, drop_last=drop_last)
+        part.__dict__.update(batch_sampler=order)
+    order.seed = _seed_of(loader)
+    return part, order
 
 
 def is_split(loader: DataLoader[Any]) -> bool:
@@ -104,7 +116,7 @@ def is_split(loader: DataLoader[Any]) -> bool:
     return any(isinstance(getattr(each, "num_replicas", None), int) for each in samplers)
 
 
-def seed_of(loader: DataLoader[Any]) -> int:
+def _seed_of(loader: DataLoader[Any]) -> int:
     """Return the seed that the order of a run may derive from: the user's own."""
     for owner in (loader.batch_sampler, loader.sampler, loader):
         generator = getattr(owner, "generator", None)
@@ -113,13 +125,7 @@ def seed_of(loader: DataLoader[Any]) -> int:
     return int(torch.initial_seed()) % MAX_SEED
 
 
-def set_seed(loader: DataLoader[Any], seed: int) -> None:
-    """Let the order of a loader that `split` returned derive from `seed`."""
-    owner = loader.batch_sampler if isinstance(loader.batch_sampler, Share) else loader.sampler
-    owner.seed = seed
-
-
-def _part(sampler: Any, rank: int, size: int, *, drop_last: bool) -> Sampler[Any]:
+def _part(sampler: Any, rank: int, size: int, *, drop_last: bool) -> Any:
     """Return PyTorch's own sampler for the two usual orders, `Share` for any other."""
     if type(sampler) is SequentialSampler:
         return DistributedSampler(

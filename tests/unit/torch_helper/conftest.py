@@ -181,6 +181,7 @@ def group(tmp_path: Path, forked: Callable[..., Ended]) -> Callable[..., list[En
         with ThreadPoolExecutor(size) as pool:
             outputs = list(pool.map(read, range(size)))
         late.cancel()
+        late.join()
         statuses = [os.waitpid(child, 0)[1] for child in children]
         return [Ended(*each) for each in zip(statuses, outputs, strict=True)]
 

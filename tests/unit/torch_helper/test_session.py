@@ -282,14 +282,6 @@ def test_nan_is_saved_where_it_is_allowed_or_no_parameter(start, tmp_path):
     assert again.attempt.checkpoint_step == 2
 
 
-def test_more_than_one_rank_is_refused_clearly(start, monkeypatch):
-    from flashruntime.errors import InvalidInput
-
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(InvalidInput, match="single process so far, but WORLD_SIZE is 2"):
-        start().prepare(*network(), None, {})
-
-
 def test_the_public_names_work_in_a_plain_script(forked, tmp_path):
     def script():
         import flashruntime.torch as ft

@@ -18,16 +18,15 @@ def parts(build, size, epoch=0, seed=7):
     """Return what each rank sees in an epoch, though its own streams are its own."""
     import torch
 
-    from flashruntime.torch.split import set_seed, split
+    from flashruntime.torch.split import split
 
     seen = []
     for rank in range(size):
         torch.manual_seed(rank)
         random.seed(rank)
-        part = split(build(), rank, size)
-        set_seed(part, seed)
-        sampler = part.sampler if hasattr(part.sampler, "set_epoch") else part.batch_sampler
-        sampler.set_epoch(epoch)
+        part, order = split(build(), rank, size)
+        order.seed = seed
+        order.set_epoch(epoch)
         seen.append([batch.tolist() for batch in part])
         assert len(seen[-1]) == len(part)
     return seen
@@ -128,7 +127,7 @@ def test_the_streams_of_the_process_are_untouched():
 
     from flashruntime.torch.split import split
 
-    part = split(loader(**kinds()["lazy"]), 0, 2)
+    part, _ = split(loader(**kinds()["lazy"]), 0, 2)
     random.seed(3)
     torch.manual_seed(3)
     numpy.random.seed(3)
@@ -149,7 +148,7 @@ def test_all_other_settings_are_those_of_the_users_loader():
         pass
 
     original = Mine([*range(9)], batch_size=2, shuffle=True, collate_fn=tuple, timeout=0)
-    part = split(original, 1, 2)
+    part, _ = split(original, 1, 2)
     for name in ("dataset", "batch_size", "drop_last", "collate_fn", "num_workers", "generator"):
         assert getattr(part, name) is getattr(original, name)
     assert type(part) is Mine
@@ -164,10 +163,10 @@ def test_a_loader_that_knows_of_ranks_keeps_its_sampler():
 
     sampler = data.DistributedSampler([*range(9)], 3, 2, seed=11)
     own = data.DataLoader([*range(9)], sampler=sampler)
-    assert split(own, 0, 2) is own
+    assert split(own, 0, 2) == (own, None)
     batches = data.BatchSampler(sampler, 2, drop_last=False)
     nested = data.DataLoader([*range(9)], batch_sampler=batches)
-    assert split(nested, 0, 2) is nested
+    assert split(nested, 0, 2) == (nested, None)
 
 
 def test_a_sampler_without_a_length_is_refused():
@@ -185,8 +184,8 @@ def test_a_sampler_without_a_length_is_refused():
 def test_the_order_derives_from_the_users_seed():
     import torch
 
-    from flashruntime.torch.split import seed_of
+    from flashruntime.torch.split import split
 
     torch.manual_seed(42)
-    assert seed_of(loader(shuffle=True)) == 42
-    assert seed_of(loader(shuffle=True, generator=seeded())) == 5
+    assert split(loader(shuffle=True), 0, 2)[1].seed == 42
+    assert split(loader(shuffle=True, generator=seeded()), 0, 2)[1].seed == 5
