@@ -137,6 +137,34 @@ def test_a_collective_that_nobody_joins_does_not_hold_up_the_exit(group):
     assert time.monotonic() - began_s < 20
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_gradients_of_the_first_step_are_those_of_any_later_one(group, wrapped):
+    """Else the first step after a resume would differ from that of the undisturbed run."""
+
+    def action():
+        import torch
+        from torch.nn.parallel import DistributedDataParallel
+
+        from flashruntime.torch.replicas import replicate
+
+        ranks = met()
+        torch.manual_seed(0)
+        layers = [torch.nn.Linear(200, 200, bias=number % 2 == 0) for number in range(10)]
+        model = torch.nn.Sequential(*layers)
+        model = replicate(DistributedDataParallel(model) if wrapped else model)
+        inputs = torch.rand(4, 200, generator=torch.Generator().manual_seed(ranks.rank))
+        seen = []
+        for _ in range(3):
+            model.zero_grad()
+            model(inputs).pow(2).sum().backward()
+            seen.append([each.grad.clone() for each in model.parameters()])
+        for later in seen[1:]:
+            assert all(map(torch.equal, seen[0], later))
+
+    for ended in group(action, 4):
+        assert (ended.exit_code, ended.output) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("env", "wrong"),
     [
