@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import torch
 from torch import distributed
 
-from flashruntime.errors import CheckpointError, ConfigError, FlashError, Superseded
+from flashruntime.errors import CheckpointError, ConfigError, FlashError, NotFinite, Superseded
 
 PATIENCE_S = 30
 LEAVE_S = 10
@@ -29,6 +29,7 @@ YIELD_S = 0.005
 LOOPBACK_ADDRESSES = {"127.0.0.1", "localhost", "::1"}
 T = TypeVar("T")
 log = logging.getLogger(__name__)
+_RAISED_ON_ALL = {each.__name__: each for each in (CheckpointError, NotFinite, Superseded)}
 _MET: list["Ranks"] = []
 
 
@@ -167,11 +168,12 @@ class Ranks:
     def fail(self, error: Exception | None) -> None:
         """Raise the error of the first rank that has one; on all ranks, once they know of it.
 
-        A CheckpointError that begins with the words of the cause and names the rank, or Superseded.
+        It begins with the words of the cause and names the rank: a CheckpointError, or of the
+        cause's own type where that is one or Superseded.
         """
         told = [json.loads(each) for each in self.share(json.dumps(_told(error)).encode())]
         rank, first = next((rank, each) for rank, each in enumerate(told) if each)
-        kind = Superseded if first["superseded"] else CheckpointError
+        kind = _RAISED_ON_ALL.get(first["type"], CheckpointError)
         raise kind(f"{first['text']} [on rank {rank} of {self.size}]") from error
 
     def _wait(self, work: Any, *tensors: torch.Tensor) -> None:
@@ -198,9 +200,9 @@ class Ranks:
 def _told(error: Exception | None) -> dict[str, Any] | None:
     if error is None:
         return None
-    own = isinstance(error, FlashError)
-    text = str(error) if own else f"{type(error).__name__}: {error}"
-    return {"text": text[:4000], "superseded": isinstance(error, Superseded)}
+    name = type(error).__name__
+    text = str(error) if isinstance(error, FlashError) else f"{name}: {error}"
+    return {"text": text[:4000], "type": name}
 
 
 def _row(data: bytes, longest: int) -> torch.Tensor:
