@@ -189,7 +189,7 @@ class Ranks:
                 if "Operation timed out" not in str(error):
                     raise
                 log.warning(
-                    "rank %d of %d has waited %d s for the other ranks in flashruntime.torch; "
+                    "rank %d of %d has waited %s s for the other ranks in flashruntime.torch; "
                     "prepare and checkpoint must be called on every rank, for the same steps",
                     self.rank, self.size, PATIENCE_S,
                 )  # fmt: skip

@@ -118,6 +118,25 @@ def test_a_rank_that_is_gone_frees_the_others_at_once(group, number):
     assert "RuntimeError" in left.output
 
 
+def test_a_rank_that_waits_long_says_for_what(group):
+    def action():
+        import logging
+
+        from flashruntime.torch import ranks as module
+
+        logging.basicConfig(force=True)
+        module.PATIENCE_S = 0.2
+        ranks = met()
+        if ranks.rank == 1:
+            threading.Event().wait(1)
+        ranks.highest([1])
+
+    waiting, late = group(action)
+    assert (waiting.exit_code, late.exit_code, late.output) == (0, 0, "")
+    assert "rank 0 of 2 has waited 0.2 s for the other ranks" in waiting.output
+    assert "must be called on every rank, for the same steps" in waiting.output
+
+
 def test_a_collective_that_nobody_joins_does_not_hold_up_the_exit(group):
     def action():
         import torch

@@ -41,30 +41,33 @@ def network():
     return nn.Sequential(*layers, nn.Linear(24, 1))
 
 
-def training(steps=STEPS, every=1, own_group=False, loader_settings=None, wrap=False):
-    """Return the script of a rank: it tells each step, and at the end what it came to."""
+def training(steps=STEPS, every=1, own=False, loader_settings=None):
+    """Return the script of a rank: it tells each step, and at the end what it came to.
+
+    `own`: it makes process group, wrapper and sampler by itself, to the same effect.
+    """
 
     def script():
         import os
 
         import torch
         from torch import distributed
-        from torch.utils.data import DataLoader
+        from torch.utils.data import DataLoader, DistributedSampler
 
         import flashruntime.torch as ft
 
         torch.use_deterministic_algorithms(True)
-        if own_group:
+        data, model = list(range(SAMPLES)), network()
+        settings = {"batch_size": BATCH, "shuffle": True, **(loader_settings or {})}
+        if own:
             os.environ |= {"USE_LIBUV": "0", "GLOO_SOCKET_IFNAME": "lo"}
             distributed.init_process_group("gloo")
-        model = network()
-        if wrap:
             model = torch.nn.parallel.DistributedDataParallel(model)
+            settings = {"batch_size": BATCH, "sampler": DistributedSampler(data, seed=100)}
         torch.manual_seed(100 + ft.rank())
         random.seed(100 + ft.rank())
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        settings = {"batch_size": BATCH, "shuffle": True, **(loader_settings or {})}
-        loader = DataLoader(list(range(SAMPLES)), **settings)
+        loader = DataLoader(data, **settings)
         ledger = Ledger()
         model, optimizer, loader = ft.prepare(model, optimizer, loader, ledger=ledger)
         step = start = ft.start_step()
@@ -83,7 +86,7 @@ def training(steps=STEPS, every=1, own_group=False, loader_settings=None, wrap=F
         weights, buffers = digest(model.parameters()), digest(model.buffers())
         draws = [torch.rand(()).item(), random.random()]
         told(weights=weights, buffers=buffers, seen=ledger.seen, draws=draws, start=start)
-        if own_group:
+        if own:
             distributed.destroy_process_group()
 
     return script
@@ -168,8 +171,10 @@ def test_each_sample_is_seen_once_an_epoch_by_one_rank_in_an_order_of_its_own(un
     assert ranks[0]["draws"] != ranks[1]["draws"]
 
 
-def test_a_script_with_a_group_and_a_wrapper_of_its_own_keeps_both(group, tmp_path, undisturbed):
-    script = training(own_group=True, wrap=True)
+def test_a_script_with_group_wrapper_and_sampler_of_its_own_keeps_them(
+    group, tmp_path, undisturbed
+):
+    script = training(own=True)
     group(script, 2, tmp_path / "own", on_line=at_step(7))
     assert results(group(script, 2, tmp_path / "own")) == undisturbed(2)
 
@@ -288,6 +293,20 @@ def no_state(_session, stateful):
     stateful["ledger"].state_dict = state_dict
 
 
+def no_finite_weight(_session, _stateful):
+    """Rank 0 finds it when it makes the parts, behind the training."""
+    import torch
+
+    honest = torch.optim.Adam.step
+
+    def step(self, *_):
+        honest(self)
+        with torch.no_grad():
+            self.param_groups[0]["params"][0].fill_(float("nan"))
+
+    torch.optim.Adam.step = step
+
+
 def no_number(_session, stateful):
     stateful["ledger"].seen = [object()]
 
@@ -297,6 +316,7 @@ def no_number(_session, stateful):
     [
         ((0, no_room), "could not be written to .*No space left on device", 5),
         ((1, no_state), "KeyError: 'momentum'", 4),
+        ((0, no_finite_weight), "parameter .* is NaN", 6),
         ((1, no_number), "holds a object, which a checkpoint cannot", 4),
     ],
 )
@@ -307,7 +327,9 @@ def test_c9_an_error_on_one_rank_ends_all_at_once_and_names_it(group, broken, wo
         assert each.exit_code == 1
         assert each.lines[-1]["seq"] <= latest
         last = each.output.splitlines()[-1]
-        assert re.search(rf"CheckpointError: .*{words}.*\[on rank {broken[0]} of 2\]$", last)
+        assert re.search(
+            rf"(CheckpointError|NotFinite): .*{words}.*\[on rank {broken[0]} of 2\]$", last
+        )
 
 
 def test_c9_a_successor_stops_all_ranks(group, tmp_path):
