@@ -96,13 +96,14 @@ def test_a_stream_that_is_not_restored_is_caught_by_name(verify, tmp_path):
     assert "differs: tensor model.0.weight: " in shown
 
 
+@pytest.mark.bench_stress
 def test_two_ranks_are_proven_exact(verify, tmp_path):
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "train.py").write_text(textwrap.dedent(RANKS))
-    words = ("--source", tmp_path / "source", "--nproc", 2, "--kills", 1, "--seed", 1)
+    words = ("--source", tmp_path / "source", "--nproc", 2, "--kills", 3, "--seed", 1)
     status, shown = verify("python train.py", *words)
     assert status == 0, shown
-    assert "(1 went on from a checkpoint)" in shown
+    assert "went on from a checkpoint" in shown
     assert "300 batches in 300 steps on each rank, over all ranks together: each sample" in shown
     assert "of 2 ranks" in shown
     assert "RNG streams python, torch, numpy of each rank" in shown
