@@ -6,29 +6,34 @@ that directory to start anew. Events are JSON lines on stdout and in events.json
 file.
 """
 
-import contextlib
 import os
 import signal
-import sys
 import threading
+import time
 import uuid
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
 
 from pydantic import JsonValue
 
 from flashruntime.checkpoint import DEFAULT_KEEP, Chain, Claim, Rejection, Resume, Snapshot
+from flashruntime.checkpoint.buffers import HostBuffers
+from flashruntime.checkpoint.cadence import DEFAULT_MTBF_S, Cadence
+from flashruntime.checkpoint.commit import check
+from flashruntime.checkpoint.ending import at_end
 from flashruntime.checkpoint.files import Buffer
-from flashruntime.errors import ConfigError, FlashError, InvalidInput
+from flashruntime.checkpoint.manifest import check_step
+from flashruntime.checkpoint.snapshot import NICE, Saver
+from flashruntime.errors import ConfigError, FlashError, InvalidInput, NotFinite
+from flashruntime.launch.telling import Teller, replace_file
 from flashruntime.protocol.base import strict_dumps
 from flashruntime.protocol.checkpoints import Manifest
 from flashruntime.protocol.plain import plain
 
 DEFAULT_CKPT_DIR = "flashruntime-ckpt"
 METRICS_NAME = "metrics.json"
-EVENTS_NAME = "events.jsonl"
 NOTICE_EXIT_CODE = 143
 
 
@@ -41,6 +46,9 @@ class Settings:
     claim: Claim
     keep: int | None = DEFAULT_KEEP
     step_file: Path | None = None
+    mtbf_s: float = DEFAULT_MTBF_S
+    suspect_step: int | None = None
+    allow_nan: bool = False
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
@@ -60,6 +68,9 @@ class Settings:
             claim=claim,
             keep=_integer(env, "FLASHML_CKPT_KEEP", 1) or DEFAULT_KEEP,
             step_file=Path(step_file) if step_file else None,
+            suspect_step=_integer(env, "FLASHML_SUSPECT_STEP", 0),
+            allow_nan=env.get("FLASHML_ALLOW_NAN", "0") not in {"", "0"},
+            mtbf_s=_integer(env, "FLASHML_MTBF_S", 1) or DEFAULT_MTBF_S,
         )
 
 
@@ -74,7 +85,10 @@ class Attempt:
         self._step: int | None = None
         self._chain: Chain | None = None
         self._metrics: dict[str, JsonValue] = {}
-        self._sequence = 0
+        self._saver = Saver()
+        self._buffers = HostBuffers()
+        self._teller = Teller()
+        self._ends_well = False
 
     @classmethod
     def from_env(cls) -> "Attempt":
@@ -86,8 +100,24 @@ class Attempt:
         """This attempt's hold on the checkpoint tree, taken at first use."""
         if self._chain is None:
             settings = self.settings
-            self._chain = Chain.begin(settings.ckpt_dir, settings.claim, keep=settings.keep)
+            self._chain = Chain.begin(
+                settings.ckpt_dir,
+                settings.claim,
+                keep=settings.keep,
+                suspect_step=settings.suspect_step,
+            )
         return self._chain
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether a save is going on behind this process."""
+        return self._saver.busy
+
+    def cadence(self, now_s: float) -> Cadence:
+        """Return what decides how often to save, with the failures of this job so far."""
+        elapsed_s, failures = self.chain.history()
+        prior_s = self.settings.mtbf_s
+        return Cadence(now_s, prior_s=prior_s, elapsed_s=elapsed_s, failures=failures)
 
     @property
     def rejections(self) -> list[Rejection]:
@@ -101,7 +131,7 @@ class Attempt:
         """
         found = self.find()
         if found:
-            self.accept(found)
+            self._accept(found)
         return found
 
     def find(self) -> Resume | None:
@@ -112,7 +142,11 @@ class Attempt:
         return found
 
     def accept(self, found: Resume) -> None:
-        """Note that this attempt goes on from `found`."""
+        """Note that `found` could be loaded (restore_verified), and that this attempt goes on."""
+        self.chain.restored(found.manifest)
+        self._accept(found)
+
+    def _accept(self, found: Resume) -> None:
         self.resumed_from = found.step
         self.event("resumed", step=found.step, manifest_id=found.manifest.manifest_id)
         self.report(found.step)
@@ -129,32 +163,111 @@ class Attempt:
         metadata: Mapping[str, object] | None = None,
         framework: str = "none",
     ) -> Manifest:
-        """Commit `parts` (plain names, each at most 64 MiB) durably as the checkpoint of `step`."""
+        """Commit `parts` (plain names, each at most 64 MiB) durably as the checkpoint of `step`.
+
+        Raises what went wrong with an earlier `save_async` as well.
+        """
+        began_s = time.monotonic()
+        self.flush()
         snapshot = Snapshot(step, parts, framework=framework, metadata=metadata or {})
-        manifest = self.chain.save(snapshot)
+        self._step = check_step(step)
+        manifest = self._commit(self.chain, lambda: snapshot, began_s, None)
+        self._teller.say()
+        return manifest
+
+    def save_async(
+        self,
+        step: int,
+        parts: Mapping[str, Buffer],
+        metadata: Mapping[str, object] | None = None,
+        framework: str = "none",
+    ) -> float:
+        """As `save`, but pay only for a copy of `parts`; return the seconds that this took.
+
+        One save is in flight at most: a call that finds one waits for it. What goes wrong later is
+        raised by the next call that saves, by `flush`, or at the end of the process, which then
+        ends with a nonzero code.
+        """
+        began_s = time.monotonic()
+        self.flush()
+        snapshot = Snapshot(step, parts, framework=framework, metadata=metadata or {})
+        metadata = check(replace(snapshot, step=check_step(step)))
+        snapshot = replace(snapshot, parts=self._buffers.copy(parts), metadata=metadata)
+        return self.hand_over(step, lambda: snapshot, began_s)
+
+    def hand_over(self, step: int, build: Callable[[], Snapshot], began_s: float) -> float:
+        """Commit in the background what `build`, called there, returns; return the stall in s.
+
+        `began_s` (time.monotonic) is when the caller began to prepare it, with nothing in flight.
+        """
+        if not self._ends_well:
+            self._ends_well = True
+            at_end(self.flush)
+        chain = self.chain
+        self.report(step)
+        stall_s = time.monotonic() - began_s
+        nice = 0 if self.notice.is_set() else NICE
+        self._saver.start(lambda: self._commit(chain, build, began_s, stall_s), nice=nice)
+        return stall_s
+
+    def behind(self, work: Callable[[], object]) -> None:
+        """Do `work` in the background, as a save that nobody has to wait for."""
+        self._saver.start(work)
+
+    def flush(self) -> float:
+        """Wait until all that was saved is durable, or raise why not; return the wait in s."""
+        try:
+            return self._saver.wait()
+        finally:
+            self._teller.say()
+
+    def surface(self) -> None:
+        """Raise what went wrong in a save that is over, and print what became durable."""
+        self._teller.say()
+        self._saver.surface()
+
+    def _commit(
+        self, chain: Chain, build: Callable[[], Snapshot], began_s: float, stall_s: float | None
+    ) -> Manifest:
+        """Commit, and tell the worker; stdout is left to the thread of the caller."""
+        try:
+            snapshot = build()
+        except NotFinite as error:
+            self._give_up(chain, str(error))
+            raise
+        manifest = chain.save(snapshot)
+        duration_s = time.monotonic() - began_s
         self.checkpoint_step = manifest.step
-        self.report(manifest.step)
-        self.event(
+        self._write_step_file()
+        self._note(
             "checkpoint_committed",
             step=manifest.step,
             manifest_id=manifest.manifest_id,
             size_bytes=sum(part.size_bytes for part in manifest.parts),
-            duration_s=manifest.checkpoint_duration_s,
+            duration_s=duration_s,
+            stall_s=duration_s if stall_s is None else stall_s,
         )
         return manifest
+
+    def _give_up(self, chain: Chain, reason: str) -> None:
+        """Set aside what this attempt went on from, unless it has saved since."""
+        if self.resumed_from is not None and self.checkpoint_step is None:
+            chain.set_aside(self.resumed_from, reason)
+            self._note("checkpoint_set_aside", step=self.resumed_from, reason=reason)
 
     def report(self, step: int) -> None:
         """Tell the worker how far this attempt is; what cannot be written is no error."""
         self._step = int(step)
-        path = self.settings.step_file
-        if path is not None:
-            state = {
-                "step": self._step,
-                "resumed_from": self.resumed_from,
-                "checkpoint_step": self.checkpoint_step,
-            }
-            with contextlib.suppress(OSError):
-                _replace(path, strict_dumps(state))
+        self._write_step_file()
+        self._teller.say()
+
+    def _write_step_file(self) -> None:
+        state = {
+            "step": self._step,
+            "resumed_from": self.resumed_from,
+            "checkpoint_step": self.checkpoint_step,
+        }
+        self._teller.steps(self.settings.step_file, state)
 
     def log(self, metrics: Mapping[str, object]) -> None:
         """Merge `metrics` into metrics.json; never raises, a value that JSON cannot hold is left
@@ -162,7 +275,7 @@ class Attempt:
         """
         try:
             self._merge(metrics)
-            _replace(self.settings.output_dir / METRICS_NAME, strict_dumps(self._metrics))
+            replace_file(self.settings.output_dir / METRICS_NAME, strict_dumps(self._metrics))
         except Exception as error:  # noqa: BLE001 (metrics must never end a training run)
             self.event("metrics_not_written", reason=f"{type(error).__name__}: {error}")
 
@@ -191,15 +304,11 @@ class Attempt:
 
     def event(self, name: str, **fields: JsonValue) -> None:
         """Print one structured line, and append it to events.jsonl for the worker."""
-        self._sequence += 1
-        line = strict_dumps({"event": name, "seq": self._sequence, **fields})
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.write(line + "\n")
-            sys.stdout.flush()
-        if self.settings.step_file is not None:
-            path = self.settings.step_file.with_name(EVENTS_NAME)
-            with contextlib.suppress(OSError), path.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
+        self._note(name, **fields)
+        self._teller.say()
+
+    def _note(self, name: str, **fields: JsonValue) -> None:
+        self._teller.note(self.settings.step_file, name, fields)
 
 
 def _integer(env: Mapping[str, str], name: str, least: int) -> int | None:
@@ -217,10 +326,3 @@ def _integer(env: Mapping[str, str], name: str, least: int) -> int | None:
 
 def _json(fields: Mapping[str, object]) -> dict[str, JsonValue]:
     return {key: plain(value, key) for key, value in fields.items()}
-
-
-def _replace(path: Path, text: str) -> None:
-    """Put `text` at `path` so that a reader sees the old or the new content, never a mixture."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    scratch.write_text(text + "\n", encoding="utf-8")
-    scratch.replace(path)

@@ -9,6 +9,7 @@ FlashError
   StoreUnavailable        the ledger cannot take the change now; try again later
     StoreLocked           another coordinator owns the store
   CheckpointError         a checkpoint cannot be written, read or trusted
+    NotFinite             the state to save holds NaN where training needs numbers
   ArtifactCorrupt         bytes do not hash to the digest that was promised
   CoordinatorUnreachable  no answer from the coordinator within the deadline
 """
@@ -51,6 +52,10 @@ class StoreLocked(StoreUnavailable):
 
 class CheckpointError(FlashError):
     """A checkpoint cannot be written, read or trusted."""
+
+
+class NotFinite(CheckpointError):
+    """The state to save holds NaN where training needs numbers."""
 
 
 class ArtifactCorrupt(FlashError):

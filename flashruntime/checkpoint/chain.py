@@ -8,7 +8,15 @@ from flashruntime.checkpoint import commit, displace, files, lineage, retention
 from flashruntime.checkpoint.commit import Snapshot
 from flashruntime.checkpoint.lineage import Admission, Claim, Entry, Hold, TakenOver
 from flashruntime.checkpoint.manifest import check_step, seal
-from flashruntime.checkpoint.store import Rejection, Resume, load_manifest, newest, sidecar
+from flashruntime.checkpoint.store import (
+    REJECTED,
+    RESTORED,
+    Rejection,
+    Resume,
+    load_manifest,
+    newest,
+    sidecar,
+)
 from flashruntime.clock import Clock, SystemClock
 from flashruntime.errors import CheckpointError, FlashError
 from flashruntime.protocol.checkpoints import Manifest
@@ -20,9 +28,10 @@ log = logging.getLogger(__name__)
 class Chain:
     """An attempt's hold on a tree, from `begin` until a later attempt begins."""
 
-    def __init__(self, hold: Hold, admits: Admission, keep: int | None, clock: Clock) -> None:
+    def __init__(self, hold: Hold, entries: list[Entry], keep: int | None, clock: Clock) -> None:
         self._hold = hold
-        self._admits = admits
+        self._admits = Admission(entries)
+        self._entries = entries
         self._keep = keep
         self._clock = clock
         self._found: Resume | None = None
@@ -37,15 +46,17 @@ class Chain:
         *,
         keep: int | None = DEFAULT_KEEP,
         clock: Clock | None = None,
+        suspect_step: int | None = None,
     ) -> "Chain":
         """Take the tree over: verify its newest checkpoint and record durably who goes on from it.
 
-        Superseded where a newer attempt holds the tree. The same attempt may begin again.
+        The checkpoint of `suspect_step` is set aside first. Superseded where a newer attempt holds
+        the tree. The same attempt may begin again.
         """
         keep = retention.check_keep(keep)
         clock = clock or SystemClock()
         try:
-            return cls._begin(root, claim, keep, clock)
+            return cls._begin(root, claim, keep, clock, suspect_step)
         except FlashError:
             raise
         except OSError as error:
@@ -55,7 +66,9 @@ class Chain:
             ) from error
 
     @classmethod
-    def _begin(cls, root: Path, claim: Claim, keep: int | None, clock: Clock) -> "Chain":
+    def _begin(
+        cls, root: Path, claim: Claim, keep: int | None, clock: Clock, suspect_step: int | None
+    ) -> "Chain":
         files.make_directory(root / lineage.LINEAGE)
         while True:
             known = lineage.numbers(root)
@@ -65,6 +78,8 @@ class Chain:
             again = own is not None and _same(own, claim)
             if not again:
                 lineage.check_may_follow(claim, entries)
+                if suspect_step is not None:
+                    _set_aside_suspect(root, claim, suspect_step, admits)
             displace.put_back_pending(root, admits)
             found, rejections = newest(root, admits)
             if own is not None and again:
@@ -76,7 +91,7 @@ class Chain:
                 break
         commit.clean_staging(root, {each.attempt_id for each in entries})
         displace.sweep_doomed(root)
-        chain = cls(Hold(root, entry), Admission(entries), keep, clock)
+        chain = cls(Hold(root, entry), entries, keep, clock)
         chain._found, chain.rejections, chain._searched = found, rejections, True
         return chain
 
@@ -84,6 +99,15 @@ class Chain:
     def entry(self) -> Entry:
         """This attempt's entry in the lineage."""
         return self._hold.entry
+
+    def history(self) -> tuple[float, int]:
+        """Return for how many seconds this job had the tree before, and how often it began again.
+
+        The clocks of its hosts only feed an estimate: a negative time is none.
+        """
+        own = [entry for entry in self._entries if entry.job_id == self.entry.job_id]
+        elapsed_s = (own[-1].created - own[0].created).total_seconds()
+        return max(0.0, elapsed_s), len(own) - 1
 
     def resume(self) -> Resume | None:
         """Return the newest checkpoint of the chain, verified; its bytes are handed out once.
@@ -114,19 +138,39 @@ class Chain:
     def set_aside(self, step: int, reason: str) -> None:
         """Note beside the checkpoint of `step` that it must not be used; its manifest stays."""
         manifest = load_manifest(self._hold.root, check_step(step))
-        if isinstance(manifest, Rejection):
-            return
-        self._hold.check()
-        path = sidecar(self._hold.root, manifest)
-        files.make_directory(path.parent)
-        note = {
-            "step": step,
-            "manifest_id": manifest.manifest_id,
-            "reason": reason,
-            "by": self._hold.entry.attempt_id,
-        }
-        scratch = f".{path.name}.{self._hold.entry.n}.tmp"
-        files.create_exclusively(path, seal(note), scratch)
+        if not isinstance(manifest, Rejection):
+            self._hold.check()
+            _note(self._hold.root, manifest, REJECTED, self._hold.entry.attempt_id, reason)
+
+    def restored(self, manifest: Manifest) -> None:
+        """Note beside a checkpoint that a run could load it; a note that fails is no error."""
+        try:
+            _note(self._hold.root, manifest, RESTORED, self._hold.entry.attempt_id, "loaded")
+        except OSError as error:
+            log.warning("step %s stays hash_verified: %s", manifest.step, error)
+
+
+def _note(root: Path, manifest: Manifest, kind: str, attempt_id: str, reason: str) -> None:
+    path = sidecar(root, manifest, kind)
+    files.make_directory(path.parent)
+    note = {
+        "step": manifest.step,
+        "manifest_id": manifest.manifest_id,
+        "reason": reason,
+        "by": attempt_id,
+    }
+    files.create_exclusively(path, seal(note), f".{path.name}.{attempt_id}.tmp")
+
+
+def _set_aside_suspect(root: Path, claim: Claim, step: int, admits: Admission) -> None:
+    """Set aside what attempts went on from in vain; the claim was found to be the newest."""
+    try:
+        manifest = load_manifest(root, step)
+    except FileNotFoundError:
+        return
+    if isinstance(manifest, Manifest) and admits(manifest):
+        reason = "attempts that went on from it ended the same way"
+        _note(root, manifest, REJECTED, claim.attempt_id, reason)
 
 
 def _same(head: Entry, claim: Claim) -> bool:

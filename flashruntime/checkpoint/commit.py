@@ -1,12 +1,14 @@
 """Writing a checkpoint: parts first, the manifest last, then one rename that makes it count.
 
-One thread does all of it in a fixed order of system calls, so that every crash point has a name.
+One thread makes all system calls that change the tree, in a fixed order, so that every crash point
+has a name; helper threads only hash what it writes.
 """
 
 import errno
 import os
 import time
 import uuid
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +25,7 @@ from flashruntime.checkpoint.manifest import (
     seal,
     step_name,
 )
+from flashruntime.checkpoint.parallel import SideBySide
 from flashruntime.checkpoint.store import Admits, Rejection, Resume, load
 from flashruntime.clock import Clock
 from flashruntime.errors import CheckpointError, FlashError, InvalidInput, Superseded
@@ -31,6 +34,7 @@ from flashruntime.protocol.plain import plain
 
 STAGING = ".staging"
 MAX_PUBLISH_TRIES = 10
+OPEN_PARTS = 16
 _IN_THE_WAY = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR}
 
 
@@ -108,14 +112,7 @@ def _stage(
     staged.parent.mkdir(parents=True, exist_ok=True)
     staged.mkdir()
     with files.directory(staged) as folder:
-        parts = [
-            {
-                "key": key,
-                "sha256": files.write_file(folder, key, data),
-                "size_bytes": memoryview(data).nbytes,
-            }
-            for key, data in snapshot.parts.items()
-        ]
+        parts = _write_parts(folder, snapshot.parts)
         fields = {
             "schema_version": "v1alpha1",
             "manifest_id": f"ckpt-{uuid.uuid4().hex}",
@@ -136,6 +133,34 @@ def _stage(
         files.write_file(folder, MANIFEST_NAME, data)
         os.fsync(folder)
     return manifest
+
+
+def _write_parts(folder: int, parts: Mapping[str, files.Buffer]) -> list[dict[str, JsonValue]]:
+    """Write the parts in order, each fsynced OPEN_PARTS later, while their digests are computed."""
+    hashing = SideBySide(files.sha256_of, parts.values())
+    waiting: deque[int] = deque()
+    try:
+        for key, data in parts.items():
+            waiting.append(files.create(folder, key))
+            files.write_all(waiting[-1], data)
+            if len(waiting) == OPEN_PARTS:
+                _sync_and_close(waiting)
+        while waiting:
+            _sync_and_close(waiting)
+        digests = hashing.results()
+    finally:
+        hashing.stop()
+        for descriptor in waiting:
+            os.close(descriptor)
+    return [
+        {"key": key, "sha256": digest, "size_bytes": memoryview(data).nbytes}
+        for (key, data), digest in zip(parts.items(), digests, strict=True)
+    ]
+
+
+def _sync_and_close(waiting: deque[int]) -> None:
+    os.fsync(waiting[0])
+    os.close(waiting.popleft())
 
 
 def _publish(staged: Path, hold: Hold, admits: Admits, manifest: Manifest) -> Manifest:

@@ -36,11 +36,11 @@ def quarantine(hold: Hold, name: str, reason: str) -> None:
 
 
 def discard(hold: Hold, name: str) -> None:
-    """Remove the directory `name` for good."""
-    pending = _take(hold, name)
+    """Remove the directory `name` for good; a power cut may bring it back, which harms nobody."""
+    pending = _take(hold, name, durably=False)
     if pending is not None:
         doomed = pending.with_suffix(".doomed")
-        if _settle(pending, doomed):
+        if _settle(pending, doomed, durably=False):
             files.remove(doomed)
 
 
@@ -65,7 +65,7 @@ def sweep_doomed(root: Path) -> None:
         files.remove(path)
 
 
-def _take(hold: Hold, name: str) -> Path | None:
+def _take(hold: Hold, name: str, *, durably: bool = True) -> Path | None:
     """Move `name` aside and return where it is now, or None where it was gone already."""
     hold.check()
     pending = hold.root / DISPLACED / f"{name}.{uuid.uuid4().hex[:12]}.pending"
@@ -79,17 +79,19 @@ def _take(hold: Hold, name: str) -> Path | None:
     except Superseded:
         _put_back(hold.root, pending)
         raise
-    files.sync_directory(hold.root)
+    if durably:
+        files.sync_directory(hold.root)
     return pending
 
 
-def _settle(pending: Path, final: Path) -> bool:
+def _settle(pending: Path, final: Path, *, durably: bool = True) -> bool:
     """Make the move final, unless a successor has put the directory back."""
     try:
         os.rename(pending, final)  # noqa: PTH104 (one system call, said as such)
     except FileNotFoundError:
         return False
-    files.sync_directory(final.parent)
+    if durably:
+        files.sync_directory(final.parent)
     return True
 
 

@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ Buffer = bytes | bytearray | memoryview
 
 CHUNK_BYTES = 4 * 1024 * 1024
 READ_CHUNK_BYTES = 512 * 1024
+LARGE_BYTES = 1024 * 1024
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -52,24 +54,31 @@ def make_directory(path: Path) -> None:
         sync_directory(each.parent)
 
 
-def write_file(folder: int, name: str, data: Buffer) -> str:
-    """Create `name` in the open directory `folder`, write and fsync it; return its sha256.
+def create(folder: int, name: str) -> int:
+    """Create the file `name` in the open directory `folder`; return its descriptor."""
+    return os.open(name, CREATE, FILE_MODE, dir_fd=folder)
 
-    The digest is computed while writing, from the very bytes that are handed to the kernel.
-    """
+
+def write_all(descriptor: int, data: Buffer) -> None:
+    """Write all of `data`."""
     view = memoryview(data).cast("B")
-    digest = hashlib.sha256()
-    descriptor = os.open(name, CREATE, FILE_MODE, dir_fd=folder)
+    while view:
+        view = view[os.write(descriptor, view[:CHUNK_BYTES]) :]
+
+
+def sha256_of(data: Buffer) -> str:
+    """Return the digest of `data`, without holding other threads up."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def write_file(folder: int, name: str, data: Buffer) -> None:
+    """Create `name` in the open directory `folder`, write and fsync it."""
+    descriptor = create(folder, name)
     try:
-        for start in range(0, len(view), CHUNK_BYTES):
-            chunk = view[start : start + CHUNK_BYTES]
-            digest.update(chunk)
-            while chunk:
-                chunk = chunk[os.write(descriptor, chunk) :]
+        write_all(descriptor, data)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    return digest.hexdigest()
 
 
 @contextmanager
@@ -99,7 +108,7 @@ def read_file(folder: int, name: str, size_bytes: int) -> tuple[bytearray, str]:
     with opened(folder, name) as (descriptor, actual_bytes):
         if actual_bytes != size_bytes:
             raise CheckpointError(f"has {actual_bytes} bytes instead of {size_bytes}")
-        data, digest = bytearray(size_bytes), hashlib.sha256()
+        data, digest = _room(size_bytes), hashlib.sha256()
         view, filled = memoryview(data), 0
         while filled < size_bytes:
             count = _read_into(descriptor, view[filled : filled + READ_CHUNK_BYTES])
@@ -108,6 +117,19 @@ def read_file(folder: int, name: str, size_bytes: int) -> tuple[bytearray, str]:
             digest.update(view[filled : filled + count])
             filled += count
         return data, digest.hexdigest()
+
+
+def _room(size_bytes: int) -> bytearray:
+    """Return a bytearray to be filled; CPython lets a large one go unzeroed, under its lock."""
+    if size_bytes < LARGE_BYTES or sys.implementation.name != "cpython":
+        return bytearray(size_bytes)
+    import ctypes  # noqa: PLC0415 (only processes that read large parts pay for it)
+
+    make = ctypes.pythonapi.PyByteArray_FromStringAndSize
+    make.argtypes, make.restype = [ctypes.c_char_p, ctypes.c_ssize_t], ctypes.py_object
+    room = make(None, size_bytes)
+    assert isinstance(room, bytearray)  # noqa: S101 (for the type checker)
+    return room
 
 
 def _read_into(descriptor: int, view: memoryview) -> int:

@@ -8,7 +8,7 @@ from flashruntime.checkpoint import lineage
 from flashruntime.checkpoint.commit import STAGING
 from flashruntime.checkpoint.lineage import Admission
 from flashruntime.checkpoint.manifest import parse_step_name
-from flashruntime.checkpoint.store import Admits, Kind, Resume, load
+from flashruntime.checkpoint.store import Admits, Kind, Resume, load, validation
 from flashruntime.errors import NotFound
 
 
@@ -24,6 +24,7 @@ class StepReport:
     manifest_id: str | None = None
     attempt_id: str | None = None
     size_bytes: int | None = None
+    validation: str | None = None
 
 
 def inspect(root: Path) -> list[StepReport]:
@@ -50,14 +51,17 @@ def _report(root: Path, name: str, admits: Admits) -> StepReport | None:
         return None
     if not isinstance(found, Resume):
         return StepReport(name, step, found.kind, found.reason, found.part)
+    known = validation(root, found.manifest)
+    loaded = ", and a run has loaded it (restore_verified)" if known == "restore_verified" else ""
     return StepReport(
         name,
         step,
         Kind.VALID,
-        "every part hashes to its manifest",
+        f"every part hashes to its manifest{loaded}",
         manifest_id=found.manifest.manifest_id,
         attempt_id=found.manifest.attempt_id,
         size_bytes=sum(part.size_bytes for part in found.manifest.parts),
+        validation=known,
     )
 
 

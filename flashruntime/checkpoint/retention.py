@@ -2,10 +2,10 @@
 
 import operator
 
-from flashruntime.checkpoint import displace
+from flashruntime.checkpoint import displace, files
 from flashruntime.checkpoint.lineage import Hold
 from flashruntime.checkpoint.manifest import step_name
-from flashruntime.checkpoint.store import Admits, load_manifest, steps
+from flashruntime.checkpoint.store import REJECTED, RESTORED, Admits, load_manifest, steps
 from flashruntime.errors import InvalidInput
 from flashruntime.protocol.checkpoints import Manifest
 
@@ -32,6 +32,9 @@ def retain(hold: Hold, admits: Admits, committed: int, keep: int) -> list[int]:
     surplus = older[keep - 1 :]
     for step in reversed(surplus):
         displace.discard(hold, step_name(step))
+        for kind in (REJECTED, RESTORED):
+            for note in (hold.root / kind).glob(f"{step_name(step)}.*.json"):
+                files.remove(note)
     return surplus
 
 

@@ -3,7 +3,6 @@
 import hashlib
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -16,11 +15,12 @@ from flashruntime.checkpoint.manifest import (
     parse_step_name,
     step_name,
 )
+from flashruntime.checkpoint.parallel import SideBySide
 from flashruntime.errors import CheckpointError
 from flashruntime.protocol.checkpoints import Manifest, Part
 
 REJECTED = ".rejected"
-HASH_THREADS = min(8, os.cpu_count() or 1)
+RESTORED = ".restored"
 MAX_RESCANS = 100
 
 Admits = Callable[[Manifest], bool]
@@ -110,10 +110,16 @@ def load_manifest(root: Path, step: int) -> Manifest | Rejection:
         return Rejection(step, Kind.FOREIGN, f"cannot be opened as a directory: {error.strerror}")
 
 
-def sidecar(root: Path, manifest: Manifest) -> Path:
-    """Return where it is noted that `manifest` was set aside."""
+def sidecar(root: Path, manifest: Manifest, kind: str = REJECTED) -> Path:
+    """Return where it is noted that `manifest` was set aside, or (RESTORED) loaded by a run."""
     key = hashlib.sha256(manifest.manifest_id.encode()).hexdigest()[:16]
-    return root / REJECTED / f"{step_name(manifest.step)}.{key}.json"
+    return root / kind / f"{step_name(manifest.step)}.{key}.json"
+
+
+def validation(root: Path, manifest: Manifest) -> str:
+    """Return what is known of a checkpoint whose parts hash to its manifest."""
+    restored = os.path.lexists(sidecar(root, manifest, RESTORED))
+    return "restore_verified" if restored else manifest.validation
 
 
 def _manifest(folder: int, step: int) -> Manifest | Rejection:
@@ -159,8 +165,7 @@ def _verified(folder: int, manifest: Manifest) -> Resume | Rejection:
                 raise CheckpointError(f"has {actual_bytes} bytes instead of {current.size_bytes}")
     except CheckpointError as error:
         return _bad_part(manifest.step, current, error)
-    with ThreadPoolExecutor(min(HASH_THREADS, len(manifest.parts))) as pool:
-        results = list(pool.map(checked, manifest.parts))
+    results = SideBySide(checked, manifest.parts).results()
     parts: dict[str, bytearray] = {}
     for current, result in zip(manifest.parts, results, strict=True):
         if isinstance(result, CheckpointError):

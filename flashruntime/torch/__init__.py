@@ -10,11 +10,12 @@ while step < total:
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 
 from flashruntime.attempt import Attempt
+from flashruntime.torch import ranks
 from flashruntime.torch.session import Session, Stateful
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "backend",
     "checkpoint",
     "device",
+    "flush",
     "is_main",
     "log_metrics",
     "prepare",
@@ -49,10 +51,12 @@ def prepare(
 
     Returns the triple, the loader so that it goes on at the batch where the checkpoint was taken
     (`loader.epoch` is the number of the epoch). `stateful`: whatever has state_dict and
-    load_state_dict. CheckpointError where the checkpoint does not fit what is given.
+    load_state_dict. CheckpointError where the checkpoint does not fit what is given. With
+    WORLD_SIZE > 1 the model comes back in DistributedDataParallel, the loader with this rank's
+    part of the data.
     """
-    loader = _session().prepare(model, optimizer, dataloader, stateful)
-    return model, optimizer, loader
+    wrapped, loader = _session().prepare(model, optimizer, dataloader, stateful)
+    return wrapped, optimizer, loader
 
 
 def checkpoint(
@@ -60,15 +64,24 @@ def checkpoint(
     optimizer: Stateful | None = None,
     *,
     step: int,
-    every: int | None = None,
+    every: int | Literal["auto"] | None = None,
     **stateful: Stateful,
 ) -> None:
-    """Say that `step` steps are done, and save all that `prepare` was given, durably.
+    """Say that `step` steps are done, and save all that `prepare` was given, as it is now.
 
-    Saves at multiples of `every`: None means at each call, 0 or less never. After SIGTERM it saves
-    in any case and exits with 143. Call it at the end of a step.
+    Saves at multiples of `every`: None means at each call, 0 or less never, "auto" as often as
+    loses least (Daly 2006, from the cost of a save and FLASHML_MTBF_S, the mean time between
+    failures that is assumed until the job's own are known: 4 hours). The call pays for a copy;
+    writing happens behind the training, and what fails there is raised by a later call, or makes
+    the process end with a nonzero code. After SIGTERM it saves in any case, durably, and exits
+    with 143. Call it at the end of a step.
     """
     _session().checkpoint(model, optimizer, stateful, step, every)
+
+
+def flush() -> None:
+    """Wait until the last checkpoint is durable; raise CheckpointError where it cannot be."""
+    _session().attempt.flush()
 
 
 def start_step() -> int:
@@ -77,18 +90,19 @@ def start_step() -> int:
 
 
 def log_metrics(metrics: Mapping[str, object]) -> None:
-    """Merge `metrics` into metrics.json; never raises, NaN becomes null."""
-    _session().attempt.log(metrics)
+    """Merge `metrics` of rank 0 into metrics.json; never raises, NaN becomes null."""
+    if is_main():
+        _session().attempt.log(metrics)
 
 
 def rank() -> int:
     """Return the rank of this process."""
-    return 0
+    return ranks.place().rank
 
 
 def world_size() -> int:
     """Return how many processes train together."""
-    return 1
+    return ranks.place().size
 
 
 def is_main() -> bool:
@@ -98,9 +112,9 @@ def is_main() -> bool:
 
 def device() -> torch.device:
     """Return the device to train on."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return ranks.device()
 
 
 def backend() -> str:
     """Return the name of the communication backend that suits `device`."""
-    return "nccl" if torch.cuda.is_available() else "gloo"
+    return ranks.backend()

@@ -17,6 +17,7 @@ from flashruntime.checkpoint.difference import (
 )
 from flashruntime.checkpoint.store import Resume
 from flashruntime.errors import CheckpointError
+from flashruntime.torch.shared import COMMON, own_state
 from flashruntime.torch.state import unpack
 
 CAUSES_FIRST = ("data", "rng")
@@ -28,27 +29,43 @@ def compare_states(first: Resume, second: Resume) -> Comparison:
     Parts of other bytes may still hold the same state: then there is no difference.
     """
     try:
-        here = unpack(first.parts)
-        there = here if same_parts(first.parts, second.parts) else unpack(second.parts)
+        here = _states(first)
+        there = here if same_parts(first.parts, second.parts) else _states(second)
     except CheckpointError:
         return compare_parts(first, second)
     differences = [] if there is here else _differences(here, there)
     return Comparison(differences, list(_facts(here, first.step)))
 
 
-def _differences(first: dict[str, Any], second: dict[str, Any]) -> list[Difference]:
+def _states(found: Resume) -> list[dict[str, Any]]:
+    """Return what each rank saved, by rank; that of rank 0 holds what all have in common."""
+    others = (own_state(found, rank) for rank in range(1, found.manifest.world_size))
+    return [unpack(found.parts), *others]
+
+
+def _differences(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> list[Difference]:
     """Return one difference a name, causes first: position, order, streams, then what follows."""
+    if len(first) != len(second):
+        return [Difference("number of ranks", f"{len(second)} instead of {len(first)}")]
     found: dict[str, Difference] = {}
-    for top in sorted(first.keys() | second.keys(), key=_rank):
-        for place, here, there in walk(first.get(top), second.get(top), _equal, (top,)):
-            what = _name(place, here)
-            if what not in found:
-                found[what] = Difference(what, _detail(here, there), "RNG stream" in what)
+    tops = {top for state in (*first, *second) for top in state}
+    for top in sorted(tops, key=_urgency):
+        for rank, (one, two) in enumerate(zip(first, second, strict=True)):
+            for place, here, there in walk(one.get(top), two.get(top), _equal, (top,)):
+                what = _name(place, here) + _owner(place, rank, len(first))
+                if what not in found:
+                    found[what] = Difference(what, _detail(here, there), "RNG stream" in what)
     return list(found.values())
 
 
-def _rank(top: str) -> tuple[int, str]:
+def _urgency(top: str) -> tuple[int, str]:
     return (CAUSES_FIRST.index(top) if top in CAUSES_FIRST else len(CAUSES_FIRST), top)
+
+
+def _owner(place: Place, rank: int, size: int) -> str:
+    """Say whose it is, where there are several ranks and they do not have it in common."""
+    is_common = rank == 0 and len(place) > 1 and place[0] == "objects" and place[1] in COMMON
+    return "" if size == 1 or is_common else f" of rank {rank}"
 
 
 def _equal(first: Any, second: Any) -> bool:
@@ -118,16 +135,15 @@ def _short(value: Any) -> str:
     return shown(value)
 
 
-def _facts(state: dict[str, Any], step: int) -> Iterator[str]:
-    tensors = list(_tensors(state.get("objects")))
+def _facts(states: list[dict[str, Any]], step: int) -> Iterator[str]:
+    tensors = [tensor for state in states for tensor in _tensors(state.get("objects"))]
     values = sum(tensor.numel() for tensor in tensors)
-    yield f"{len(tensors)} tensors with {values} values"
-    streams = [name for name in state.get("rng") or {} if name != "generators"]
+    ranks = "" if len(states) == 1 else f" of {len(states)} ranks"
+    yield f"{len(tensors)} tensors with {values} values{ranks}"
+    streams = [name for name in states[0].get("rng") or {} if name != "generators"]
     if streams:
-        yield f"RNG streams {', '.join(streams)}"
-    data = state.get("data")
-    if data:
-        yield _samples(data, step)
+        yield f"RNG streams {', '.join(streams)}{ranks and ' of each rank'}"
+    yield from dict.fromkeys(_samples(each["data"], step) for each in states if each.get("data"))
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -147,8 +163,11 @@ def _samples(data: dict[str, Any], step: int) -> str:
     epoch, batch, size, batch_size = map(data.get, ("epoch", "batch", "size", "batch_size"))
     where = f"sample position: epoch {epoch}, batch {batch}"
     if epoch is not None and batch is not None and size and batch_size:
-        for batches in {-(-size // batch_size), size // batch_size}:
+        ranks = data.get("ranks") or 1
+        shares = {-(-size // ranks), size // ranks}
+        for batches in {count for n in shares for count in (-(-n // batch_size), n // batch_size)}:
             if epoch * batches + batch == step:
-                proof = f"{step} batches in {step} steps"
+                of_each = "" if ranks == 1 else " on each rank, over all ranks together"
+                proof = f"{step} batches in {step} steps{of_each}"
                 return f"{where}; {proof}: each sample exactly once an epoch"
     return where

@@ -1,45 +1,143 @@
-"""Training state as checkpoint parts, and back: plain values and tensors only, never code."""
+"""Training state as checkpoint parts, and back: plain values and tensors only, never code.
 
+`index.pt` (torch.save) holds the containers, with a number in place of each tensor, and says where
+in `tensors-00000.bin`, `tensors-00001.bin`, ... its bytes lie. So a save copies tensors once, into
+memory that is reused, and a load uses the very bytes that were verified.
+"""
+
+import contextlib
+import ctypes
 import io
-from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Callable
-from itertools import accumulate
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
-from torch.serialization import get_crc32_options, set_crc32_options
 
-from flashruntime.errors import CheckpointError, InvalidInput
+from flashruntime.checkpoint.buffers import HostBuffers, at_once
+from flashruntime.checkpoint.files import Buffer
+from flashruntime.errors import CheckpointError, InvalidInput, NotFinite
+from flashruntime.torch import onefile
+from flashruntime.torch.finite import has_nan, watched_tensors
+from flashruntime.torch.savable import NUMPY_KEY, TENSOR_KEY, Block, Parting, rebuild
 
 PART_BYTES = 16 * 1024 * 1024
-PART_NAME = "state-{:05d}.bin"
-NUMPY_KEY = "flashruntime.numpy"
-ATOMS = (type(None), bool, int, float, complex, str, bytes)
-TORCH_ATOMS = (torch.dtype, torch.device, torch.Size)
+INDEX_NAME = "index.pt"
+TENSORS_NAME = "tensors-{:05d}.bin"
+ALIGN_BYTES = 64
+FORMAT = 2
+
+Place = tuple[int, int]
 
 
 class Packer:
-    """Turns states into parts, in buffers that are reused from one save to the next."""
+    """Turns states into parts, in buffers that are reused from one save to the next.
+
+    A state in which a `watched` parameter of the model is NaN is refused when its parts are made.
+    """
 
     def __init__(self) -> None:
-        self._sink = _PartsWriter()
+        self._buffers = HostBuffers(PART_BYTES, _pinned if torch.cuda.is_available() else at_once)
+        self._pieces: list[torch.Tensor] = []
+        self.watched: Collection[str] = ()
 
-    def pack(self, state: dict[str, Any]) -> dict[str, memoryview]:
-        """Return `state` as parts, which hold until the next call.
+    def pack(self, state: dict[str, Any]) -> dict[str, Buffer]:
+        """Return `state` as parts, which hold until the next call."""
+        return self.stage(state)()
 
-        Tied tensors stay tied; a view takes the room of its own elements, not of its base.
-        InvalidInput names an entry that could not be loaded without running code.
+    def stage(self, state: dict[str, Any]) -> Callable[[], dict[str, Buffer]]:
+        """Copy `state` as it is now; what is returned makes the parts of the copy, in any thread.
+
+        Tied tensors stay tied; a view takes the room of its own elements, not of its base. The
+        parts hold until the next call. InvalidInput names what could not be loaded without code.
         """
-        savable = _Savable(state).value
-        self._sink.rewind()
-        checksums = get_crc32_options()
-        set_crc32_options(False)
-        try:
-            torch.save(savable, self._sink)
-        finally:
-            set_crc32_options(checksums)
-        return self._sink.parts()
+        apart = Parting().part(state)
+        places, size_bytes = self._copy(apart.blocks)
+        content = {
+            "format": FORMAT,
+            "state": apart.skeleton,
+            "tensors": apart.tensors,
+            "places": places,
+        }
+        return lambda: self._parts(content, size_bytes)
+
+    def reserve(self, state: dict[str, Any]) -> None:
+        """Have memory for states like `state`; what stands in the way is told by the save."""
+        with contextlib.suppress(InvalidInput, MemoryError, OSError):
+            blocks = Parting().part(state).blocks
+            size_bytes = sum(block.size_bytes + ALIGN_BYTES for block in blocks)
+            for number in range(size_bytes // PART_BYTES):
+                self._buffers.piece(number)
+
+    def _copy(self, blocks: list[Block]) -> tuple[list[Place], int]:
+        """Copy the blocks one after another; return where each lies, and where the last ends."""
+        places: list[Place] = []
+        end = 0
+        for block in blocks:
+            start = -(-end // ALIGN_BYTES) * ALIGN_BYTES
+            for number, within, _, count in _pieces(end, start - end):
+                self._buffers.piece(number)[within : within + count] = bytes(count)
+            for number, within, done, count in _pieces(start, block.size_bytes):
+                self._fill(number, within, block.storage, done, count)
+            places.append((start, block.size_bytes))
+            end = start + block.size_bytes
+        if any(block.storage.device.type == "cuda" for block in blocks):
+            torch.cuda.synchronize()
+        return places, end
+
+    def _fill(
+        self, number: int, within: int, storage: torch.UntypedStorage, start: int, count: int
+    ) -> None:
+        """Copy on this thread alone: a team of threads would wait for cores that others use."""
+        while len(self._pieces) <= number:
+            piece = self._buffers.piece(len(self._pieces))
+            self._pieces.append(torch.frombuffer(piece, dtype=torch.uint8))
+        target = self._pieces[number]
+        if storage.device.type == "cpu":
+            ctypes.memmove(target.data_ptr() + within, storage.data_ptr() + start, count)
+        else:
+            source = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+            target.narrow(0, within, count).copy_(source.narrow(0, start, count), non_blocking=True)
+
+    def _parts(self, content: dict[str, Any], size_bytes: int) -> dict[str, Buffer]:
+        self._refuse_nan(content)
+        index = io.BytesIO()
+        torch.save(content, index)
+        parts: dict[str, Buffer] = {INDEX_NAME: index.getvalue()}
+        for number in range(-(-size_bytes // PART_BYTES)):
+            used = min(PART_BYTES, size_bytes - number * PART_BYTES)
+            parts[TENSORS_NAME.format(number)] = self._buffers.piece(number)[:used]
+        return parts
+
+    def _refuse_nan(self, content: dict[str, Any]) -> None:
+        watched = watched_tensors(content["state"], self.watched, TENSOR_KEY)
+        for name, number in sorted(watched.items()):
+            block, dtype, *_ = content["tensors"][number]
+            for piece, within, _, count in _pieces(*content["places"][block]):
+                if has_nan(self._buffers.piece(piece)[within : within + count], dtype):
+                    raise NotFinite(
+                        f"the model's parameter {name} is NaN: this state is not saved, a restart "
+                        "goes on from an earlier one; where NaN belongs there, set "
+                        "FLASHML_ALLOW_NAN=1"
+                    )
+
+
+def _pinned(size_bytes: int) -> memoryview:
+    """Return memory that an accelerator copies into at full speed."""
+    return memoryview(torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True).numpy())
+
+
+def _pieces(start: int, size_bytes: int) -> list[tuple[int, int, int, int]]:
+    """Cut a range of bytes where parts end: part, offset within it, bytes done before, count."""
+    number, within = divmod(start, PART_BYTES)
+    if 0 < size_bytes <= PART_BYTES - within:
+        return [(number, within, 0, size_bytes)]
+    cuts, done = [], 0
+    while done < size_bytes:
+        number, within = divmod(start + done, PART_BYTES)
+        count = min(PART_BYTES - within, size_bytes - done)
+        cuts.append((number, within, done, count))
+        done += count
+    return cuts
 
 
 def unpack(parts: dict[str, bytearray]) -> dict[str, Any]:
@@ -48,9 +146,7 @@ def unpack(parts: dict[str, bytearray]) -> dict[str, Any]:
     MemoryError says nothing about the parts: a checkpoint must not be given up for it.
     """
     try:
-        chunks = [parts[PART_NAME.format(index)] for index in range(len(parts))]
-        source = io.BufferedReader(_PartsReader(chunks), buffer_size=1024 * 1024)
-        state = torch.load(source, map_location="cpu", weights_only=True)
+        state = _load(parts) if INDEX_NAME in parts else _load_onefile(parts)
     except MemoryError:
         raise
     except Exception as error:
@@ -61,175 +157,60 @@ def unpack(parts: dict[str, bytearray]) -> dict[str, Any]:
         ) from error
     if not isinstance(state, dict):
         raise CheckpointError("verifies but does not hold a training state")
-    restored = _rebuild(state, _from_numpy_form)
-    assert isinstance(restored, dict)  # noqa: S101 (for the type checker)
-    return restored
+    return state
 
 
-class _Savable:
-    """A copy of the containers of `state` that torch.load(weights_only=True) accepts."""
-
-    def __init__(self, state: dict[str, Any]) -> None:
-        self._views: dict[tuple[Any, ...], torch.Tensor] = {}
-        self._storages: dict[int, int] = {}
-        self._compact: dict[tuple[Any, ...], torch.Tensor] = {}
-        checked = self._convert(state, "", 0)
-        for view, tensor in self._views.items():
-            size_bytes = tensor.numel() * tensor.element_size()
-            self._storages[view[0]] = self._storages.get(view[0], 0) + size_bytes
-        self.value = _rebuild(checked, self._compacted)
-
-    def _convert(self, value: Any, where: str, depth: int) -> Any:
-        if isinstance(value, torch.Tensor):
-            return self._seen(value)
-        if type(value) in ATOMS or isinstance(value, TORCH_ATOMS):
-            return value
-        if depth > 100:
-            raise InvalidInput(f"state {where[:200]!r} is nested more than 100 deep")
-        if isinstance(value, dict):
-            items = (
-                (key, self._convert(v, f"{where}.{key}", depth + 1)) for key, v in value.items()
-            )
-            return _like(value, items, where)
-        if type(value) in (list, tuple):
-            return type(value)(
-                self._convert(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)
-            )
-        return self._foreign(value, where)
-
-    def _foreign(self, value: Any, where: str) -> Any:
-        if type(value).__module__ == "numpy":
-            if getattr(value, "shape", None) == () and hasattr(value, "item"):
-                return self._convert(value.item(), where, 0)
-            try:
-                return {NUMPY_KEY: self._seen(torch.from_numpy(value))}
-            except TypeError as error:
-                raise InvalidInput(f"state {where[1:]!r}: {error}") from error
-        raise InvalidInput(
-            f"state {where[1:]!r} holds a {type(value).__name__}, which a checkpoint cannot: let "
-            "state_dict() return numbers, text, lists, tuples, dicts, tensors and NumPy arrays"
-        )
-
-    def _seen(self, tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.layout is torch.strided:
-            self._views[_view(tensor)] = tensor
-        return tensor
-
-    def _compacted(self, value: Any) -> Any:
-        """Copy a view out of a base of which only a part is saved; equal views share the copy."""
-        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
-            return value
-        view = _view(value)
-        if value.untyped_storage().nbytes() <= self._storages[view[0]]:
-            return value
-        return self._compact.setdefault(view, value.detach().clone())
+def _load_onefile(parts: dict[str, bytearray]) -> Any:
+    return rebuild(onefile.load(parts), lambda value: _leaf(value, []))
 
 
-class _PartsWriter:
-    """A file for torch.save that fills buffers of the size of a part and keeps them."""
-
-    def __init__(self) -> None:
-        self._buffers: list[bytearray] = []
-        self._views: list[memoryview] = []
-        self._size_bytes = 0
-
-    def rewind(self) -> None:
-        """Start again at the first buffer; what `parts` returned becomes invalid."""
-        for view in self._views:
-            view.release()
-        self._views, self._size_bytes = [], 0
-
-    def write(self, data: bytes | memoryview) -> int:
-        view = memoryview(data).cast("B")
-        size_bytes = len(view)
-        while view:
-            index, start = divmod(self._size_bytes, PART_BYTES)
-            piece = view[: PART_BYTES - start]
-            if index == len(self._buffers):
-                self._buffers.append(bytearray())
-            self._buffers[index][start : start + len(piece)] = piece
-            self._size_bytes += len(piece)
-            view = view[len(piece) :]
-        return size_bytes
-
-    def flush(self) -> None:
-        """Nothing is buffered elsewhere."""
-
-    def parts(self) -> dict[str, memoryview]:
-        left_bytes = self._size_bytes
-        for buffer in self._buffers[: -(-self._size_bytes // PART_BYTES)]:
-            self._views.append(memoryview(buffer)[: min(left_bytes, PART_BYTES)])
-            left_bytes -= PART_BYTES
-        return {PART_NAME.format(index): view for index, view in enumerate(self._views)}
+def _load(parts: dict[str, bytearray]) -> Any:
+    content = torch.load(io.BytesIO(parts[INDEX_NAME]), map_location="cpu", weights_only=True)
+    if content["format"] != FORMAT:
+        raise CheckpointError(f"has format {content['format']}; a newer flashruntime wrote it")
+    blocks = [_block(parts, *place) for place in content["places"]]
+    tensors = [_tensor(blocks, *each) for each in content["tensors"]]
+    return rebuild(content["state"], lambda value: _leaf(value, tensors))
 
 
-class _PartsReader(io.RawIOBase):
-    """The parts as one file, without joining them in memory."""
-
-    def __init__(self, chunks: list[bytearray]) -> None:
-        self._chunks = [memoryview(chunk) for chunk in chunks]
-        self._ends = list(accumulate(len(chunk) for chunk in chunks))
-        self._size_bytes = self._ends[-1] if chunks else 0
-        self._offset = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._offset
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._offset, io.SEEK_END: self._size_bytes}[whence]
-        self._offset = max(0, base + offset)
-        return self._offset
-
-    def readinto(self, buffer: Any) -> int:
-        if self._offset >= self._size_bytes:
-            return 0
-        index = bisect_right(self._ends, self._offset)
-        start = self._offset - (self._ends[index] - len(self._chunks[index]))
-        target = memoryview(buffer).cast("B")
-        piece = self._chunks[index][start : start + len(target)]
-        target[: len(piece)] = piece
-        self._offset += len(piece)
-        return len(piece)
+def _block(parts: dict[str, bytearray], start: int, size_bytes: int) -> torch.Tensor:
+    """Return bytes of the parts: those in one part as they lie there, others joined."""
+    if size_bytes == 0:
+        return torch.empty(0, dtype=torch.uint8)
+    number, within = divmod(start, PART_BYTES)
+    if within + size_bytes <= PART_BYTES:
+        part = parts[TENSORS_NAME.format(number)]
+        return torch.frombuffer(part, dtype=torch.uint8, offset=within, count=size_bytes)
+    block = torch.empty(size_bytes, dtype=torch.uint8)
+    for _, _, done, count in _pieces(start, size_bytes):
+        block.narrow(0, done, count).copy_(_block(parts, start + done, count))
+    return block
 
 
-def _view(tensor: torch.Tensor) -> tuple[Any, ...]:
-    storage = tensor.untyped_storage()
-    place = (tensor.storage_offset(), tuple(tensor.size()), tensor.stride(), tensor.dtype)
-    return (storage._cdata, *place)
+def _tensor(  # noqa: PLR0917 (the order of a description)
+    blocks: list[torch.Tensor],
+    block: int,
+    dtype: torch.dtype,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    offset: int,
+    requires_grad: bool,
+    is_parameter: bool,
+) -> torch.Tensor:
+    storage = blocks[block].untyped_storage()
+    reach = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) + 1
+    if min(size, default=1) > 0 and reach * dtype.itemsize > storage.nbytes():
+        raise CheckpointError(f"holds a tensor of {tuple(size)} that its bytes do not fill")
+    tensor = torch.empty(0, dtype=dtype).set_(storage, offset, size, stride)
+    if is_parameter:
+        return torch.nn.Parameter(tensor, requires_grad=requires_grad)
+    return tensor.requires_grad_(requires_grad)
 
 
-def _like(original: dict[Any, Any], items: Any, where: str) -> dict[Any, Any]:
-    """Return a plain dict or OrderedDict; the latter keeps the versions a module notes on it."""
-    if not isinstance(original, OrderedDict):
-        result = dict(items)
-    else:
-        result = OrderedDict(items)
-        metadata = getattr(original, "_metadata", None)
-        if metadata is not None:
-            result._metadata = metadata  # type: ignore[attr-defined]
-    for key in result:
-        if type(key) not in ATOMS:
-            raise InvalidInput(f"state {where[1:]!r} has the key {key!r}; use text or numbers")
-    return result
-
-
-def _rebuild(value: Any, leaf: Callable[[Any], Any]) -> Any:
-    if isinstance(value, dict):
-        if value.keys() == {NUMPY_KEY}:
-            return leaf({NUMPY_KEY: leaf(value[NUMPY_KEY])})
-        return leaf(_like(value, ((key, _rebuild(v, leaf)) for key, v in value.items()), ""))
-    if type(value) in (list, tuple):
-        return type(value)(_rebuild(item, leaf) for item in value)
-    return leaf(value)
-
-
-def _from_numpy_form(value: Any) -> Any:
-    if isinstance(value, dict) and value.keys() == {NUMPY_KEY}:
-        return value[NUMPY_KEY].numpy()
+def _leaf(value: Any, tensors: list[torch.Tensor]) -> Any:
+    if isinstance(value, dict) and TENSOR_KEY in value:
+        return tensors[value[TENSOR_KEY]]
+    if isinstance(value, dict) and NUMPY_KEY in value:
+        inner = value[NUMPY_KEY]
+        return (_leaf(inner, tensors) if isinstance(inner, dict) else inner).numpy()
     return value

@@ -68,7 +68,7 @@ def test_c14_a_full_disk_leaves_the_old_checkpoint_and_a_failure_of_its_own_kind
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as poor:
-        poor.setattr(files, "write_file", full)
+        poor.setattr(files, "write_all", full)
         with pytest.raises(CheckpointError) as caught:
             save(chain, 2)
     evidence = Evidence(

@@ -184,14 +184,14 @@ def test_staged_data_of_superseded_attempts_is_removed_and_that_of_strangers_kep
 
 def test_a_save_whose_staging_the_successor_removed_is_superseded(tree, content, monkeypatch):
     zombie = tree.begin()
-    original = commit.files.write_file
+    original = commit.files.create
 
-    def write(folder, name, data):
+    def create(folder, name):
         if name == "optimizer.bin" and len(tree.attempts) == 1:
             tree.begin()
-        return original(folder, name, data)
+        return original(folder, name)
 
-    monkeypatch.setattr(commit.files, "write_file", write)
+    monkeypatch.setattr(commit.files, "create", create)
     with pytest.raises(Superseded):
         zombie.save(Snapshot(1, content(1)))
     assert tree.kinds() == {}

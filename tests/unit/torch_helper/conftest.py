@@ -1,11 +1,15 @@
 """Training runs in forked children of a process that holds torch, killed where a test says so."""
 
+import atexit
 import json
 import os
 import runpy
 import signal
+import socket
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -86,8 +90,17 @@ def _run_child(action: Callable[[], object], folder: Path, writer: int) -> None:
     except BaseException as error:  # noqa: BLE001 (a child must never run the rest of the suite)
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
     finally:
+        _end_saves()
+        atexit._run_exitfuncs()
         sys.stdout.flush()
         os._exit(code)
+
+
+def _end_saves() -> None:
+    """Wait for saves in flight, as the end of an interpreter does."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
 
 
 @pytest.fixture
@@ -115,3 +128,67 @@ def kill_on() -> Callable[..., Callable[[str], int | None]]:
         return trigger
 
     return build
+
+
+@pytest.fixture
+def group(tmp_path: Path, forked: Callable[..., Ended]) -> Callable[..., list[Ended]]:
+    """Run an action in ranks that are forked children; `on_line(rank, line)` may give a signal.
+
+    It is sent to `target`: None means to every rank, else to that one.
+    """
+
+    def run(
+        action: Callable[[], object],
+        size: int = 2,
+        folder: Path = tmp_path,
+        *,
+        on_line: Callable[[int, str], int | None] = lambda _rank, _line: None,
+        target: int | None = None,
+        env: dict[str, str] | None = None,
+    ) -> list[Ended]:
+        folder.mkdir(parents=True, exist_ok=True)
+        place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _free_port()}
+        children: list[int] = []
+        pipes: list[int] = []
+        for rank in range(size):
+            reader, writer = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.close(reader)
+                own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size)}
+                os.environ.update(place | own | (env or {}))
+                _run_child(action, folder, writer)
+            os.close(writer)
+            children.append(child)
+            pipes.append(reader)
+
+        def hit(number: int) -> None:
+            for child in children if target is None else [children[target]]:
+                os.kill(child, number)
+
+        def read(rank: int) -> str:
+            lines = []
+            with os.fdopen(pipes[rank]) as pipe:
+                for line in pipe:
+                    lines.append(line)
+                    number = on_line(rank, line)
+                    if number:
+                        hit(number)
+            return "".join(lines)
+
+        late = threading.Timer(60, lambda: [os.kill(child, signal.SIGKILL) for child in children])
+        late.start()
+        with ThreadPoolExecutor(size) as pool:
+            outputs = list(pool.map(read, range(size)))
+        late.cancel()
+        late.join()
+        statuses = [os.waitpid(child, 0)[1] for child in children]
+        return [Ended(*each) for each in zip(statuses, outputs, strict=True)]
+
+    return run
+
+
+def _free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])

@@ -91,13 +91,13 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_result_is_the_same(tmp_
     folder = tmp_path / "damaged"
     digits(*arguments, folder=folder, kill_at=lambda line: '"seq": 20,' in line and signal.SIGKILL)
     newest = max((folder / "flashruntime-ckpt").glob("step-*"))
-    part = newest / "state-00000.bin"
+    part = newest / "tensors-00000.bin"
     data = bytearray(part.read_bytes())
     data[len(data) // 2] ^= 1
     part.write_bytes(data)
     final = digits(*arguments, folder=folder)
     (rejected,) = final.events("checkpoint_rejected")
-    assert (rejected["kind"], rejected["part"]) == ("corrupt", "state-00000.bin")
+    assert (rejected["kind"], rejected["part"]) == ("corrupt", "tensors-00000.bin")
     assert proofs(folder) == proofs(tmp_path / "whole")
 
 

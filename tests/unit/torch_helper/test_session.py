@@ -16,14 +16,17 @@ def start(tmp_path):
     from flashruntime.checkpoint import Claim
     from flashruntime.torch.session import Session
 
-    numbers = iter(range(100))
+    begun = []
 
     def begin():
-        number = next(numbers)
-        claim = Claim(f"attempt-{number}", "job-1", number)
-        return Session(Attempt(Settings(tmp_path / "ckpt", tmp_path, claim)))
+        if begun:
+            begun[-1].attempt.flush()
+        claim = Claim(f"attempt-{len(begun)}", "job-1", len(begun))
+        begun.append(Session(Attempt(Settings(tmp_path / "ckpt", tmp_path, claim))))
+        return begun[-1]
 
-    return begin
+    yield begin
+    begun[-1].attempt.flush()
 
 
 def network(width=4):
@@ -129,11 +132,12 @@ def test_every_says_at_which_steps_to_save(start, tmp_path, every, saved):
     session.prepare(model, optimizer, None, {})
     for step in range(1, 5):
         session.checkpoint(model, optimizer, {}, step, every)
+    session.attempt.flush()
     found = sorted(int(path.name[5:]) for path in (tmp_path / "ckpt").glob("step-*"))
     assert found == saved
 
 
-@pytest.mark.parametrize("every", ["auto", 1.5, "10"])
+@pytest.mark.parametrize("every", ["often", 1.5, "10"])
 def test_an_interval_that_is_no_number_of_steps_is_refused(start, every):
     from flashruntime.errors import InvalidInput
 
@@ -141,6 +145,28 @@ def test_an_interval_that_is_no_number_of_steps_is_refused(start, every):
     session.prepare(model, optimizer, None, {})
     with pytest.raises(InvalidInput, match="every must be a number of steps"):
         session.checkpoint(model, optimizer, {}, 1, every)
+
+
+def test_auto_saves_first_to_measure_and_then_seldom(start, tmp_path):
+    session, (model, optimizer) = start(), network()
+    session.prepare(model, optimizer, None, {})
+    for step in range(1, 50):
+        train(model, optimizer)
+        session.checkpoint(model, optimizer, {}, step, "auto")
+    session.attempt.flush()
+    found = sorted(int(path.name[5:]) for path in (tmp_path / "ckpt").glob("step-*"))
+    assert found == [1]
+
+
+def test_memory_for_the_first_save_is_there_before_it_is_due(start):
+    import torch
+
+    session, note = start(), Note(torch.zeros(10_000_000))
+    session.prepare(network()[0], None, None, {"note": note})
+    session.checkpoint(session._objects["model"], None, {}, 1, 100)
+    session.attempt.flush()
+    assert len(session._packer._buffers._pieces) == 2
+    assert session.attempt.checkpoint_step is None
 
 
 def test_021_a_model_that_does_not_fit_is_an_error_that_names_the_key(start):
@@ -207,12 +233,53 @@ def test_a_good_checkpoint_is_not_given_up_for_want_of_memory(start, tmp_path, m
     assert again.start_step == 1
 
 
-def test_more_than_one_rank_is_refused_clearly(start, monkeypatch):
-    from flashruntime.errors import InvalidInput
+def poison(model):
+    import torch
 
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(InvalidInput, match="single process so far, but WORLD_SIZE is 2"):
-        start().prepare(*network(), None, {})
+    with torch.no_grad():
+        next(model.parameters())[0, 0] = float("nan")
+
+
+def test_c15_a_state_that_is_nan_is_not_saved_and_what_gave_it_is_set_aside(start, tmp_path):
+    from flashruntime.errors import NotFinite
+
+    session, (model, optimizer) = start(), network()
+    session.prepare(model, optimizer, None, {})
+    for step in (1, 2):
+        session.checkpoint(model, optimizer, {}, step, None)
+    poison(model)
+    session.checkpoint(model, optimizer, {}, 3, None)
+    with pytest.raises(NotFinite, match=r"parameter 0\.weight is NaN"):
+        session.attempt.flush()
+    again, (model, optimizer) = start(), network()
+    again.prepare(model, optimizer, None, {})
+    assert again.start_step == 2, "the first NaN says nothing about the checkpoint before it"
+    poison(model)
+    again.checkpoint(model, optimizer, {}, 3, None)
+    with pytest.raises(NotFinite):
+        again.attempt.flush()
+    third = start()
+    third.prepare(*network(), None, {})
+    assert third.start_step == 1
+
+
+def test_nan_is_saved_where_it_is_allowed_or_no_parameter(start, tmp_path):
+    import dataclasses
+
+    import torch
+
+    session, (model, _) = start(), network()
+    note = Note(torch.full((3,), float("nan")))
+    session.prepare(model, None, None, {"note": note})
+    session.checkpoint(model, None, {"note": note}, 1, None)
+    again, (model, _) = start(), network()
+    again.attempt.settings = dataclasses.replace(again.attempt.settings, allow_nan=True)
+    again.prepare(model, None, None, {"note": note})
+    assert again.start_step == 1
+    poison(model)
+    again.checkpoint(model, None, {"note": note}, 2, None)
+    again.attempt.flush()
+    assert again.attempt.checkpoint_step == 2
 
 
 def test_the_public_names_work_in_a_plain_script(forked, tmp_path):

@@ -105,3 +105,32 @@ def test_what_is_no_state_of_the_helper_is_compared_part_by_part(tmp_path):
 
     found = compare_states(save("a", b"one"), save("b", b"two"))
     assert [each.what for each in found.differences] == ["part own.bin"]
+
+
+def test_of_several_ranks_the_one_that_differs_is_named(tmp_path):
+    from flashruntime.checkpoint import Chain, Claim, Snapshot
+    from flashruntime.torch.difference import compare_states
+    from flashruntime.torch.shared import pack, parts_of_ranks
+    from flashruntime.torch.state import Packer
+
+    def save(name, *others):
+        packed = [memoryview(pack(Packer().pack(each))) for each in others]
+        parts = {**Packer().pack(state()), **parts_of_ranks([memoryview(b""), *packed])}
+        chain = Chain.begin(tmp_path / name, Claim(f"a-{name}", "job"))
+        chain.save(Snapshot(8, parts, framework="torch", world_size=1 + len(others)))
+        return chain.resume()
+
+    own = {"objects": {"ledger": {"seen": [1, 2]}}, "data": None}
+    stream = {"torch": torch.zeros(4, dtype=torch.uint8)}
+    other = {"torch": torch.tensor([0, 0, 1, 0], dtype=torch.uint8)}
+    here = save("a", {**own, "rng": stream}, {**own, "rng": stream})
+    there = save("b", {**own, "rng": stream}, {"objects": {}, "data": None, "rng": other})
+    found = compare_states(here, there)
+    assert [(each.what, each.is_stream) for each in found.differences] == [
+        ("RNG stream torch of rank 2", True),
+        ("value ledger of rank 2", False),
+    ]
+    assert found.facts[0] == "1 tensors with 3 values of 3 ranks"
+    fewer = save("c", {**own, "rng": stream})
+    (difference,) = compare_states(here, fewer).differences
+    assert (difference.what, difference.detail) == ("number of ranks", "2 instead of 3")

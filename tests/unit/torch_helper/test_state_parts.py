@@ -92,8 +92,8 @@ def test_a_state_larger_than_a_part_is_split():
 
     big = torch.arange(PART_BYTES // 2, dtype=torch.float32)
     parts = Packer().pack({"big": big})
-    assert [len(part) for part in parts.values()][:2] == [PART_BYTES, PART_BYTES]
-    assert list(parts)[-1] == "state-00002.bin"
+    tensors = {key: len(part) for key, part in parts.items() if key.startswith("tensors-")}
+    assert tensors == {"tensors-00000.bin": PART_BYTES, "tensors-00001.bin": PART_BYTES}
     assert torch.equal(round_trip({"big": big})["big"], big)
 
 
@@ -108,6 +108,86 @@ def test_buffers_are_reused_without_a_trace_of_the_save_before(sizes):
         parts = packer.pack({"w": torch.full((size,), number)})
         back = unpack({key: bytearray(part) for key, part in parts.items()})
         assert torch.equal(back["w"], torch.full((size,), number))
+
+
+def test_a_checkpoint_of_an_earlier_version_is_still_read():
+    import io
+
+    import torch
+
+    from flashruntime.torch.state import unpack
+
+    tied = torch.nn.Parameter(torch.arange(6.0))
+    sink = io.BytesIO()
+    array = {"flashruntime.numpy": torch.arange(3)}
+    torch.save({"objects": {"a": tied, "b": tied}, "array": array, "n": (1, [2])}, sink)
+    data = sink.getvalue()
+    state = unpack({"state-00000.bin": bytearray(data[:700]),
+                    "state-00001.bin": bytearray(data[700:])})  # fmt: skip
+    assert torch.equal(state["objects"]["a"], tied)
+    assert state["objects"]["a"] is state["objects"]["b"]
+    assert (state["array"].tolist(), state["n"]) == ([0, 1, 2], (1, [2]))
+
+
+def test_kinds_of_tensors_that_are_not_plain_come_back_too():
+    import numpy
+    import torch
+
+    sparse = torch.eye(3).to_sparse()
+    quantized = torch.quantize_per_tensor(torch.arange(4.0), 0.5, 0, torch.qint8)
+    state = {
+        "sparse": sparse,
+        "quantized": quantized,
+        "conjugate": torch.tensor([1 + 2j]).conj(),
+        "none": torch.zeros(0, 3),
+        "scalar": torch.tensor(3.5, dtype=torch.bfloat16),
+        "transposed": torch.arange(6).reshape(2, 3).t(),
+        "column": torch.arange(9).reshape(3, 3)[:, 1],
+        "backwards": numpy.arange(5)[::-1],
+        "expanded": torch.ones(1).expand(4),
+    }
+    back = round_trip(state)
+    assert torch.equal(back["sparse"].to_dense(), torch.eye(3))
+    assert torch.equal(back["quantized"].dequantize(), quantized.dequantize())
+    assert back["conjugate"].tolist() == [1 - 2j]
+    assert (back["none"].shape, back["scalar"].item()) == ((0, 3), 3.5)
+    assert back["transposed"].tolist() == state["transposed"].tolist()
+    assert back["transposed"].stride() == state["transposed"].stride()
+    assert back["column"].tolist() == [1, 4, 7]
+    assert back["backwards"].tolist() == [4, 3, 2, 1, 0]
+    assert back["expanded"].tolist() == [1, 1, 1, 1]
+
+
+def test_063_what_is_not_plain_is_that_of_the_call_too():
+    import torch
+
+    from flashruntime.torch.state import Packer, unpack
+
+    sparse, numbers = torch.eye(3).to_sparse(), [1]
+    make_parts = Packer().stage({"sparse": sparse, "list": numbers})
+    sparse.mul_(7)
+    numbers.append(2)
+    back = unpack({key: bytearray(part) for key, part in make_parts().items()})
+    assert torch.equal(back["sparse"].to_dense(), torch.eye(3))
+    assert back["list"] == [1]
+
+
+def test_a_tensor_larger_than_its_bytes_is_refused():
+    import io
+
+    import torch
+
+    from flashruntime.errors import CheckpointError
+    from flashruntime.torch.state import Packer, unpack
+
+    parts = {key: bytearray(part) for key, part in Packer().pack({"w": torch.ones(8)}).items()}
+    index = torch.load(io.BytesIO(parts["index.pt"]), weights_only=True)
+    index["tensors"] = [(0, torch.float32, (9,), (1,), 0, False, False)]
+    sink = io.BytesIO()
+    torch.save(index, sink)
+    parts["index.pt"] = bytearray(sink.getvalue())
+    with pytest.raises(CheckpointError, match="its bytes do not fill"):
+        unpack(parts)
 
 
 def test_c3_a_checkpoint_that_carries_code_does_not_load(tmp_path):

@@ -29,6 +29,33 @@ DROPOUT = """
         ft.checkpoint(model, optimizer, step=step, every=2)
 """
 
+RANKS = """
+    import random
+    import numpy
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+    import flashruntime.torch as ft
+
+    for seed in (torch.manual_seed, random.seed, numpy.random.seed):
+        seed(ft.rank())
+    torch.set_num_threads(1)
+    model = nn.Sequential(nn.Linear(1, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    loader = DataLoader(list(range(50)), batch_size=5, shuffle=True, drop_last=True)
+    model, optimizer, loader = ft.prepare(model, optimizer, loader)
+    step = ft.start_step()
+    while step < 300:
+        for ids in loader:
+            optimizer.zero_grad()
+            model(ids.float().unsqueeze(1) / 50).pow(2).mean().backward()
+            optimizer.step()
+            step += 1
+            ft.checkpoint(model, optimizer, step=step, every=10)
+            if step == 300:
+                break
+"""
+
 
 @pytest.fixture
 def verify(monkeypatch, capsys, tmp_path):
@@ -67,3 +94,17 @@ def test_a_stream_that_is_not_restored_is_caught_by_name(verify, tmp_path):
     assert "NOT PROVEN: the resumed run differs from the undisturbed one" in shown
     assert "differs: RNG stream torch: " in shown
     assert "differs: tensor model.0.weight: " in shown
+
+
+@pytest.mark.bench_stress
+def test_two_ranks_are_proven_exact(verify, tmp_path):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "train.py").write_text(textwrap.dedent(RANKS))
+    words = ("--source", tmp_path / "source", "--nproc", 2, "--kills", 3, "--seed", 1)
+    status, shown = verify("python train.py", *words)
+    assert status == 0, shown
+    assert "went on from a checkpoint" in shown
+    assert "300 batches in 300 steps on each rank, over all ranks together: each sample" in shown
+    assert "of 2 ranks" in shown
+    assert "RNG streams python, torch, numpy of each rank" in shown
+    assert "two undisturbed runs differ" not in shown
