@@ -11,9 +11,24 @@ pytestmark = pytest.mark.torch
 SAMPLES, BATCH, EPOCHS = 23, 4, 3
 
 
+def draw(samples):
+    """Collate with a draw from each stream for each sample and one for the batch."""
+    import numpy
+    import torch
+
+    noise = [[torch.rand(()).item(), random.random(), numpy.random.random()] for _ in [0, *samples]]
+    return torch.tensor([index for index, _ in samples]), torch.tensor(noise)
+
+
+def start_worker(_number):
+    import torch
+
+    random.seed()
+    torch.seed()
+
+
 def build(kind):
     """Return a fresh loader of the named kind, as a new process would build it."""
-    import numpy
     import torch
     from torch.utils import data
 
@@ -23,17 +38,6 @@ def build(kind):
 
         def __getitem__(self, index):
             return index, torch.rand(()) if kind == "augmented" else torch.zeros(())
-
-    def draw(samples):
-        """Collate with a draw from each stream for each sample and one for the batch."""
-        noise = [
-            [torch.rand(()).item(), random.random(), numpy.random.random()] for _ in [0, *samples]
-        ]
-        return torch.tensor([index for index, _ in samples]), torch.tensor(noise)
-
-    def start_worker(_number):
-        random.seed()
-        torch.seed()
 
     class Lazy(data.Sampler):
         """Draws from the global stream whenever it is asked for an index."""
