@@ -55,4 +55,4 @@ COPY pyproject.toml ./
 COPY chaos ./chaos
 COPY tests/unit/torch_helper ./tests/unit/torch_helper
 USER 10001:10001
-CMD ["pytest", "-p", "no:cacheprovider", "-m", "torch", "tests/unit/torch_helper"]
+CMD ["pytest", "-p", "no:cacheprovider", "-m", "torch and not bench_stress", "tests/unit/torch_helper"]

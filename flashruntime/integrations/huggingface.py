@@ -148,6 +148,10 @@ class _Reports:
         if state.is_world_process_zero:
             self._attempt.log({**(logs or {}), "step": state.global_step})
 
-    def on_train_end(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
+    def on_train_end(self, args: Any, _state: Any, _control: Any, **_: Any) -> None:
         if self._attempt.notice.is_set():
+            if args.world_size > 1:
+                distributed: Any = import_module("torch.distributed")
+                distributed.barrier()
+                distributed.destroy_process_group()
             raise SystemExit(NOTICE_EXIT_CODE)

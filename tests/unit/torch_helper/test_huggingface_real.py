@@ -39,6 +39,7 @@ model = GPT2LMHeadModel(GPT2Config(**shape, bos_token_id=0, eos_token_id=0))
 args = TrainingArguments(
     os.environ["FLASHML_CKPT_DIR"], max_steps=15, save_steps=5, logging_steps=5, report_to=[],
     per_device_train_batch_size=4, learning_rate=1e-2, warmup_steps=3, disable_tqdm=True,
+    use_cpu=True, ddp_backend="gloo" if "RANK" in os.environ else None,
 )
 trainer = Killed(
     model, args, train_dataset=[{"input_ids": row, "labels": row} for row in tokens],
@@ -104,8 +105,11 @@ def test_a_notice_saves_the_step_and_exits_with_143_and_the_rest_is_the_same(tra
     assert weights == whole[1]
 
 
+@pytest.mark.bench_stress
 def test_notice_to_one_rank_alone_lets_all_save_and_stop_at_the_same_step(train):
     done, _ = train("notice", 2)
     noticed, resumed = done.attempts
+    log = (done.output_dir / "local" / "task-000" / "launcher.log").read_text()
+    assert "exitcode  : 143" in log
     assert (noticed.step, resumed.resumed_from) == (8, 8)
     assert done.trials[0]["step"] == 15
