@@ -20,6 +20,10 @@ from flashruntime.errors import CheckpointError
 from flashruntime.torch.state import unpack
 
 CAUSES_FIRST = ("data", "rng")
+HINT = (
+    "random streams and sample position are equal: look for state that prepare was not given: a "
+    "scheduler, a counter, a tensor, a random.Random or Generator of your own (a data set's too)"
+)
 
 
 def compare_states(first: Resume, second: Resume) -> Comparison:
@@ -33,18 +37,31 @@ def compare_states(first: Resume, second: Resume) -> Comparison:
     except CheckpointError:
         return compare_parts(first, second)
     differences = [] if there is here else _differences(here, there)
-    return Comparison(differences, list(_facts(here, first.step)))
+    placed = all(not each.what.startswith("sample position") for each in differences)
+    return Comparison(differences, list(_facts(here, first.step)), HINT if placed else "")
 
 
 def _differences(first: dict[str, Any], second: dict[str, Any]) -> list[Difference]:
-    """Return one difference a name, causes first: position, order, streams, then what follows."""
+    """Return one difference a name, causes first: position, order, streams, then what follows.
+
+    Of that, plain values and the user's own objects come before what every step changes.
+    """
     found: dict[str, Difference] = {}
     for top in sorted(first.keys() | second.keys(), key=_rank):
         for place, here, there in walk(first.get(top), second.get(top), _equal, (top,)):
             what = _name(place, here)
             if what not in found:
                 found[what] = Difference(what, _detail(here, there), "RNG stream" in what)
-    return list(found.values())
+    return sorted(found.values(), key=_follows)
+
+
+def _follows(difference: Difference) -> int:
+    """Return how many causes may lie before this: a weight follows from all the rest."""
+    if not difference.what.startswith(("value ", "tensor ")):
+        return 0
+    kind, name = difference.what.split(maxsplit=1)
+    trained = name.startswith(("model.", "optimizer."))
+    return 1 + (kind == "tensor") + (kind == "tensor" and trained)
 
 
 def _rank(top: str) -> tuple[int, str]:
@@ -128,6 +145,8 @@ def _facts(state: dict[str, Any], step: int) -> Iterator[str]:
     data = state.get("data")
     if data:
         yield _samples(data, step)
+    else:
+        yield "no dataloader was given to prepare: what samples come next is in no checkpoint"
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

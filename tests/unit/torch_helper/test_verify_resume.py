@@ -7,7 +7,6 @@ import pytest
 from tests.unit.torch_helper.conftest import DIGITS
 
 pytestmark = pytest.mark.torch
-ROOT = DIGITS.parents[2]
 
 DROPOUT = """
     import torch
@@ -28,23 +27,6 @@ DROPOUT = """
         optimizer.step()
         ft.checkpoint(model, optimizer, step=step, every=2)
 """
-
-
-@pytest.fixture
-def verify(monkeypatch, capsys, tmp_path):
-    """Run the verb; return its exit code, and what it printed."""
-    from flashruntime.cli import main
-
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-    def run(command, *words):
-        status = main(
-            ["verify-resume", command, "--output-dir", str(tmp_path / "out"), *map(str, words)]
-        )
-        shown = capsys.readouterr()
-        return status, shown.out + shown.err
-
-    return run
 
 
 def test_digits_is_exact_under_three_kills(verify):
