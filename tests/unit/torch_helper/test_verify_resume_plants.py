@@ -1,4 +1,4 @@
-"""What a script forgets to hand over: `flashruntime verify-resume` finds it and says where to look."""
+"""What a script forgets to hand over: `verify-resume` finds it and says where to look."""
 
 import textwrap
 
