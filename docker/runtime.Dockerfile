@@ -49,6 +49,7 @@ RUN --mount=type=secret,id=ca_bundle --mount=type=cache,target=/root/.cache/pip,
     PYTHONDONTWRITEBYTECODE= python -c "from transformers import GPT2LMHeadModel, Trainer"
 
 FROM test-dependencies AS test
+ENV HF_HUB_OFFLINE=1
 RUN --mount=type=bind,from=wheel,source=/opt/wheel,target=/opt/wheel pip install --quiet --no-deps --no-index /opt/wheel/*.whl
 WORKDIR /opt/flashruntime
 COPY pyproject.toml ./

@@ -39,7 +39,7 @@ SCRIPT = """
     torch.set_num_threads(1)
     model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.2), nn.Linear(16, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.97)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda number: 0.97**number)
     own, scale, seen = random.Random(3), torch.ones(()), Seen()
     loader = DataLoader(Data(), 4, shuffle=True)
     model, optimizer, loader = ft.prepare(
