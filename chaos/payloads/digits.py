@@ -35,7 +35,7 @@ class Digits:
 
 
 class SampleLedger:
-    """Which samples were seen, and in what order; part of the checkpoint."""
+    """Which samples were seen, and in what order, by all ranks; part of the checkpoint."""
 
     def __init__(self, samples: int) -> None:
         self.chain = hashlib.sha256(b"").hexdigest()
@@ -45,6 +45,7 @@ class SampleLedger:
 
     def record(self, step: int, epoch: int, ids: torch.Tensor) -> None:
         """Add a batch; a sample that comes twice in one epoch ends the run."""
+        ids = _from_all_ranks(ids)
         if epoch != self.epoch:
             if not bool((self.counts == 1).all()):
                 raise SystemExit(f"epoch {self.epoch}: some sample was not seen exactly once")
@@ -64,6 +65,14 @@ class SampleLedger:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take the ledger over."""
         vars(self).update(state)
+
+
+def _from_all_ranks(ids: torch.Tensor) -> torch.Tensor:
+    if ft.world_size() == 1:
+        return ids
+    gathered = [torch.empty_like(ids) for _ in range(ft.world_size())]
+    torch.distributed.all_gather(gathered, ids)
+    return torch.cat(gathered)
 
 
 def load_data() -> tuple[Digits, Digits]:
@@ -144,7 +153,7 @@ def train(
             scheduler.step()
             step += 1
             ledger.record(step, loader.epoch, ids)
-            if step % args.print_every == 0:
+            if step % args.print_every == 0 and ft.is_main():
                 line = {"seq": step, "epoch": loader.epoch, "loss": round(loss.item(), 6)}
                 print(json.dumps(line), flush=True)
             ft.checkpoint(model, optimizer, step=step, every=args.every)
@@ -162,28 +171,28 @@ def main() -> None:
     torch.use_deterministic_algorithms(True)
     train_data, test_data = load_data()
     loader = DataLoader(train_data, batch_size=args.batch, shuffle=True)
-    model = build(args.width)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    network = build(args.width)
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=args.steps)
     ledger = SampleLedger(len(train_data))
     model, optimizer, loader = ft.prepare(
-        model, optimizer, loader, scheduler=scheduler, ledger=ledger
+        network, optimizer, loader, scheduler=scheduler, ledger=ledger
     )
     resumed_from = ft.start_step() or None
     executed = train(args, model, optimizer, scheduler, loader, ledger=ledger)
-    loss, accuracy = evaluate(model, test_data)
-    ft.log_metrics(
-        {
-            "loss": loss,
-            "accuracy": accuracy,
-            "steps": args.steps,
-            "weights_sha256": weights_sha256(model),
-            "sample_chain": ledger.chain,
-            "samples_seen": ledger.seen,
-            "resumed_from": resumed_from,
-            "executed_steps_this_attempt": executed,
-        }
-    )
+    loss, accuracy = evaluate(network, test_data)
+    metrics = {
+        "loss": loss,
+        "accuracy": accuracy,
+        "steps": args.steps,
+        "weights_sha256": weights_sha256(network),
+        "sample_chain": ledger.chain,
+        "samples_seen": ledger.seen,
+        "resumed_from": resumed_from,
+        "executed_steps_this_attempt": executed,
+    }
+    if ft.is_main():
+        ft.log_metrics(metrics)
 
 
 if __name__ == "__main__":

@@ -29,10 +29,14 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The differences between two checkpoints, and what was compared where there are none."""
+    """The differences between two checkpoints, and what was compared where there are none.
+
+    `hint` says where to look when something differs, but no stream of random numbers does.
+    """
 
     differences: list[Difference]
     facts: list[str]
+    hint: str = ""
 
 
 class Absent:

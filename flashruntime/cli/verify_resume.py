@@ -17,10 +17,12 @@ from flashruntime.checkpoint.difference import Comparison, compare_parts
 from flashruntime.checkpoint.store import Resume
 from flashruntime.cli.command import pairs, split
 from flashruntime.cli.common import plain
+from flashruntime.sdk.divergence import Origin
 from flashruntime.sdk.exactness import Examination, Request, Verdict
 from flashruntime.sdk.workload import CommandWorkload, Resources
 
 MAX_DIFFERENCES = 20
+MAX_FIRST = 5
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -76,6 +78,8 @@ def _compare_torch(first: Resume, second: Resume) -> Comparison:
 
 def _print(verdict: Verdict, took_s: float) -> None:
     print(f"{'proven' if verdict.proven else 'NOT PROVEN'}: {plain(verdict.reason)}")
+    if verdict.origin:
+        _print_origin(verdict.origin)
     for difference in verdict.differences[:MAX_DIFFERENCES]:
         print(f"  differs: {plain(difference.what)}: {plain(difference.detail)}")
     if len(verdict.differences) > MAX_DIFFERENCES:
@@ -85,6 +89,18 @@ def _print(verdict: Verdict, took_s: float) -> None:
     print(f"  kills: {_kills(verdict)}; {took_s:.1f} s in all")
     if verdict.log:
         print(verdict.log)
+
+
+def _print_origin(origin: Origin) -> None:
+    before = "" if origin.equal_step is None else f"; that of step {origin.equal_step} is equal"
+    print(
+        f"  first in the checkpoint of step {origin.step}{before} "
+        f"(one kill at step {origin.killed_at}, resumed from {origin.resumed_from or 'the start'})"
+    )
+    for difference in origin.differences[:MAX_FIRST]:
+        print(f"    {plain(difference.what)}: {plain(difference.detail)}")
+    if len(origin.differences) > MAX_FIRST:
+        print(f"    ... and {len(origin.differences) - MAX_FIRST} more")
 
 
 def _kills(verdict: Verdict) -> str:

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
-from flashruntime.checkpoint import lineage
-from flashruntime.checkpoint.difference import Comparison, Difference, compare_parts
-from flashruntime.checkpoint.lineage import Admission
-from flashruntime.checkpoint.store import Resume, load, steps
+from flashruntime.checkpoint.difference import Difference
+from flashruntime.checkpoint.store import steps
 from flashruntime.errors import InvalidInput
-from flashruntime.protocol.jobs import JobState
+from flashruntime.protocol.jobs import Checkpoints, JobState
+from flashruntime.sdk.divergence import Compare, Origin, Trees, size_bytes
 from flashruntime.sdk.kills import KillingLauncher, Moment, Pace, Watched, choose_moments
 from flashruntime.sdk.metrics import compare_metrics, final_metrics
 from flashruntime.sdk.run import Run
@@ -23,8 +22,9 @@ TELL_EVERY_S = 10.0
 LEAST_LIMIT_S = 60.0
 LIMIT_FACTOR = 5.0
 LOG_LINES = 20
+KEEP_BYTES = 1 << 30
+MAX_KEPT = 1_000
 
-Compare = Callable[[Resume, Resume], Comparison]
 Tell = Callable[[str], None]
 
 
@@ -52,6 +52,7 @@ class Request:
 class Kill:
     """A kill that landed: the step that was shown, and the one from which the next attempt went on.
 
+    One after which no step was left to do shows nothing and does not count.
     `resumed_from` 0 means from the start, None that no later attempt tells.
     """
 
@@ -61,7 +62,10 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether exactness is proven, and why; `facts` say what was compared, and what was not."""
+    """Whether exactness is proven, and why; `facts` say what was compared, and what was not.
+
+    `origin` tells where the runs parted, as far as a single kill shows it.
+    """
 
     proven: bool
     reason: str
@@ -70,6 +74,7 @@ class Verdict:
     kills: list[Kill] = field(default_factory=list)
     missed: int = 0
     log: str = ""
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ class _Compared:
     differences: list[Difference]
     facts: list[str]
     common_step: int | None
+    hint: str = ""
 
 
 class Examination:
@@ -88,11 +94,12 @@ class Examination:
         self._kills: list[Kill] = []
         self._missed = 0
         self._chance = Random(request.seed)
-        self._by_chance: set[str] | None = None
+        self._control: Run | None = None
+        self._by_chance: set[str] = set()
 
     def run(self) -> Verdict:
         """Do all of it. CheckpointError where a checkpoint cannot be read."""
-        whole, pace = self._undisturbed("undisturbed", None)
+        whole, pace = self._undisturbed("undisturbed")
         if whole.state is not JobState.SUCCEEDED:
             return self._failed("the undisturbed run failed", whole)
         told = "no step shown" if pace.steps is None else f"{pace.steps} steps"
@@ -109,12 +116,12 @@ class Examination:
             if compared.differences:
                 compared = self._without_chance(whole, compared)
             if compared.differences:
-                return self._differs(compared)
+                return self._differs(compared, pace)
         return self._equal(compared)
 
-    def _undisturbed(self, name: str, limit_s: float | None) -> tuple[Run, Pace]:
+    def _undisturbed(self, name: str, keep: int | None = None) -> tuple[Run, Pace]:
         launcher = KillingLauncher([], lambda _: None)
-        run = self._await(name, launcher, 0, limit_s)
+        run = self._await(name, launcher, 0, None, keep)
         pace = launcher.launched[-1].pace if launcher.launched else Pace(0.0)
         return run, pace
 
@@ -130,19 +137,29 @@ class Examination:
             self._tell(f"kill {sent} of {wanted}: {_where(watched)}")
 
         launcher = KillingLauncher(moments, on_kill)
-        limit_s = LEAST_LIMIT_S + LIMIT_FACTOR * (len(moments) + 1) * pace.duration_s
-        run = self._await(name, launcher, 1, limit_s)
-        landed = [watched for watched in launcher.launched if watched.landed]
-        self._kills += [_kill(watched, launcher.launched) for watched in landed]
-        self._missed += len(moments) - len(landed)
-        if len(landed) < len(moments):
-            self._tell(f"{len(moments) - len(landed)} kills missed: the script had ended before")
+        run = self._await(name, launcher, 1, _limit_s(len(moments), pace))
+        landed = [_kill(each, launcher.launched) for each in launcher.launched if each.landed]
+        counted = [
+            kill for kill in landed if not kill.resumed_from or kill.resumed_from != pace.steps
+        ]
+        self._kills += counted
+        missed = len(moments) - len(counted)
+        self._missed += missed
+        if missed:
+            self._tell(f"{missed} kills missed: the script had done its last step before")
         return run
 
     def _await(
-        self, name: str, launcher: KillingLauncher, max_restarts: int, limit_s: float | None
+        self,
+        name: str,
+        launcher: KillingLauncher,
+        max_restarts: int,
+        limit_s: float | None,
+        keep: int | None = None,
     ) -> Run:
         workload, place = self._request.workload, self._request.root / name
+        if keep:
+            workload = workload.model_copy(update={"checkpoint": Checkpoints(keep=keep)})
         self._tell(f"{name}: started")
         run = submit_through(
             launcher, workload, place, max_restarts=max_restarts, timeout_s=limit_s
@@ -162,37 +179,27 @@ class Examination:
         final, step = whole.attempts[-1].step, run.attempts[-1].step
         if final != step:
             differences.append(Difference("last step", f"{step} instead of {final}"))
-        trees = _tree(whole), _tree(run)
-        common = next((each for each in steps(trees[0]) if each in steps(trees[1])), None)
+        trees = Trees(_tree(whole), _tree(run), self._request.compare)
+        common, hint = next(iter(trees.common()), None), ""
         if common is not None:
-            found = self._checkpoints(trees, common)
-            differences += found.differences
+            found = trees.at(common)
+            differences, hint = differences + found.differences, found.hint
             facts.insert(0, f"compared: checkpoint of step {common}: {'; '.join(found.facts)}")
             if final is not None and common < final:
                 facts.append(
                     "note: the two runs share no checkpoint of the last step: of the steps "
                     f"{common + 1} to {final} only metrics tell; checkpoint after the last one"
                 )
-        return _Compared(differences + metrics.differences, facts, common)
-
-    def _checkpoints(self, trees: tuple[Path, Path], step: int) -> Comparison:
-        found = [_load(tree, step) for tree in trees]
-        for resume, whose in zip(found, ("undisturbed run", "run with kills"), strict=True):
-            if not isinstance(resume, Resume):
-                what = f"checkpoint of step {step} of the {whose}"
-                return Comparison([Difference(what, resume)], [])
-        first, second = (resume for resume in found if isinstance(resume, Resume))
-        if first.manifest.framework == second.manifest.framework:
-            compare = self._request.compare.get(first.manifest.framework, compare_parts)
-            return compare(first, second)
-        return compare_parts(first, second)
+        return _Compared(differences + metrics.differences, facts, common, hint)
 
     def _without_chance(self, whole: Run, compared: _Compared) -> _Compared:
         """Leave out streams in which undisturbed runs differ as well: nothing has seeded them."""
-        if self._by_chance is None:
+        if self._control is None:
             self._tell("it differs; running undisturbed once more, to see what differs by itself")
-            control, _ = self._undisturbed("undisturbed-2", None)
-            found = self._compared(whole, control).differences
+            size = size_bytes(_tree(whole))
+            keep = max(1, min(MAX_KEPT, KEEP_BYTES // size)) if size else None
+            self._control, _ = self._undisturbed("undisturbed-2", keep)
+            found = self._compared(whole, self._control).differences
             self._by_chance = {each.what for each in found}
         chance = [each for each in compared.differences if each.what in self._by_chance]
         unseeded = [each.what for each in chance if each.is_stream]
@@ -203,20 +210,45 @@ class Examination:
             facts.append(f"{note}: {', '.join(unseeded)}")
         return replace(compared, differences=left, facts=facts)
 
-    def _differs(self, compared: _Compared) -> Verdict:
-        reason = "the resumed run differs from the undisturbed one"
-        by_chance = self._by_chance or set()
-        if any(difference.what in by_chance for difference in compared.differences):
+    def _differs(self, compared: _Compared, pace: Pace) -> Verdict:
+        differences, facts = compared.differences, list(compared.facts)
+        if any(difference.what in self._by_chance for difference in differences):
             reason = (
                 "two undisturbed runs differ too, so that nothing can be said of the resumed one; "
                 "seed the script's random streams and use deterministic operations first"
             )
-        return self._verdict(reason, differences=compared.differences, facts=compared.facts)
+            return self._verdict(reason, differences=differences, facts=facts)
+        if compared.hint and not any(each.is_stream for each in differences):
+            facts.append(f"hint: {compared.hint}")
+        reason = "the resumed run differs from the undisturbed one"
+        verdict = self._verdict(reason, differences=differences, facts=facts)
+        return replace(verdict, origin=self._origin(pace))
+
+    def _origin(self, pace: Pace) -> Origin | None:
+        """Kill one more run, once, and look for the first checkpoint that differs."""
+        assert self._control is not None  # noqa: S101 (it differs, so that there was one)
+        kept = steps(_tree(self._control))
+        if not kept or pace.steps is None:
+            return None
+        self._tell("killing once more, to see where it begins to differ")
+        moment = Moment(kept[len(kept) // 2], pace.step_s / 2)
+        launcher = KillingLauncher([moment], lambda _: None)
+        limit_s = _limit_s(1, pace)
+        run = self._await("killed-once", launcher, 1, limit_s, max(len(kept), 1))
+        trees = Trees(_tree(self._control), _tree(run), self._request.compare)
+        found = trees.first_difference(self._by_chance)
+        killed = next((each for each in launcher.launched if each.landed), None)
+        if found is None or killed is None:
+            return None
+        kill = _kill(killed, launcher.launched)
+        return Origin(found[0], found[1], kill.step, kill.resumed_from, found[2])
 
     def _equal(self, compared: _Compared) -> Verdict:
         wanted, landed = self._request.kills, len(self._kills)
         if landed < wanted:
-            reason = f"only {landed} of {wanted} kills landed before the script had ended"
+            reason = (
+                f"only {landed} of {wanted} kills landed before the script had done its last step"
+            )
         elif compared.common_step is None:
             reason = (
                 "nothing to compare: the two runs left no checkpoint of the same step "
@@ -254,11 +286,8 @@ def _tree(run: Run) -> Path:
     return run.output_dir / "local" / "ckpt"
 
 
-def _load(tree: Path, step: int) -> Resume | str:
-    """Return the checkpoint of a step, or why it cannot be used."""
-    admits = Admission(lineage.read(tree, lineage.numbers(tree)))
-    found = load(tree, step, admits)
-    return found if isinstance(found, Resume) else f"is {found.kind}: {found.reason}"
+def _limit_s(kills: int, pace: Pace) -> float:
+    return LEAST_LIMIT_S + LIMIT_FACTOR * (kills + 1) * pace.duration_s
 
 
 def _where(watched: Watched) -> str:

@@ -21,6 +21,10 @@ from flashruntime.torch.shared import COMMON, own_state
 from flashruntime.torch.state import unpack
 
 CAUSES_FIRST = ("data", "rng")
+HINT = (
+    "random streams and sample position are equal: look for state that prepare was not given: a "
+    "scheduler, a counter, a tensor, a random.Random or Generator of your own (a data set's too)"
+)
 
 
 def compare_states(first: Resume, second: Resume) -> Comparison:
@@ -34,7 +38,8 @@ def compare_states(first: Resume, second: Resume) -> Comparison:
     except CheckpointError:
         return compare_parts(first, second)
     differences = [] if there is here else _differences(here, there)
-    return Comparison(differences, list(_facts(here, first.step)))
+    placed = all(not each.what.startswith("sample position") for each in differences)
+    return Comparison(differences, list(_facts(here, first.step)), HINT if placed else "")
 
 
 def _states(found: Resume) -> list[dict[str, Any]]:
@@ -44,7 +49,10 @@ def _states(found: Resume) -> list[dict[str, Any]]:
 
 
 def _differences(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> list[Difference]:
-    """Return one difference a name, causes first: position, order, streams, then what follows."""
+    """Return one difference a name, causes first: position, order, streams, then what follows.
+
+    Of that, plain values and the user's own objects come before what every step changes.
+    """
     if len(first) != len(second):
         return [Difference("number of ranks", f"{len(second)} instead of {len(first)}")]
     found: dict[str, Difference] = {}
@@ -55,7 +63,16 @@ def _differences(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> l
                 what = _name(place, here) + _owner(place, rank, len(first))
                 if what not in found:
                     found[what] = Difference(what, _detail(here, there), "RNG stream" in what)
-    return list(found.values())
+    return sorted(found.values(), key=_follows)
+
+
+def _follows(difference: Difference) -> int:
+    """Return how many causes may lie before this: a weight follows from all the rest."""
+    if not difference.what.startswith(("value ", "tensor ")):
+        return 0
+    kind, name = difference.what.split(maxsplit=1)
+    trained = name.startswith(("model.", "optimizer."))
+    return 1 + (kind == "tensor") + (kind == "tensor" and trained)
 
 
 def _urgency(top: str) -> tuple[int, str]:
@@ -143,7 +160,10 @@ def _facts(states: list[dict[str, Any]], step: int) -> Iterator[str]:
     streams = [name for name in states[0].get("rng") or {} if name != "generators"]
     if streams:
         yield f"RNG streams {', '.join(streams)}{ranks and ' of each rank'}"
-    yield from dict.fromkeys(_samples(each["data"], step) for each in states if each.get("data"))
+    told = dict.fromkeys(_samples(each["data"], step) for each in states if each.get("data"))
+    yield from told or [
+        "no dataloader was given to prepare: what samples come next is in no checkpoint"
+    ]
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

@@ -3,7 +3,6 @@
 The order of an epoch is drawn from the random streams when its first batch is asked for. Their
 state at that moment is what a checkpoint keeps: a resumed epoch draws the same order again, drops
 the batches already handed out without loading them, and puts the checkpoint's streams back.
-Random draws inside worker processes (num_workers > 0) are not reproduced across a resume.
 """
 
 import copy
@@ -15,7 +14,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
 
 from flashruntime.errors import CheckpointError, InvalidInput
-from flashruntime.torch import rng
+from flashruntime.torch import rng, workers
 
 Streams = dict[str, Any]
 
@@ -115,8 +114,10 @@ class _Order:
     def __init__(self, loader: DataLoader[Any], position: Position) -> None:
         self.inner: Any = loader.batch_sampler
         self.replay: _Replay | None = None
+        self.to_workers = False
         self._position = position
         self._generators = _generators(loader)
+        self._seeds_from_generator = isinstance(loader.generator, torch.Generator)
         plain = type(self.inner) is BatchSampler and type(self.inner.sampler) is SequentialSampler
         self._draws_up_front = not plain and hasattr(self.inner, "__len__")
 
@@ -125,18 +126,24 @@ class _Order:
 
     def __iter__(self) -> Iterator[Any]:
         replay, self.replay = self.replay, None
+        to_workers, self.to_workers = self.to_workers, False
         if replay:
             self.restore(replay.start)
-        self._position.ordered(self.capture())
+        start = self.capture()
+        self._position.ordered(start)
         batches = iter(self.inner)
         if self._draws_up_front:
             batches = iter([list(batch) for batch in batches])
-        for _ in range(replay.skip if replay else 0):
+        skip = replay.skip if replay else 0
+        for _ in range(skip):
             next(batches, None)
         if replay and replay.after:
             rng.restore(replay.after)
             if self._draws_up_front:
                 self._restore_generators(replay.after)
+        if to_workers:
+            stream = start["generators"][0] if self._seeds_from_generator else start[rng.TORCH]
+            batches = workers.seeded(batches, stream, self._position.epoch, skip)
         yield from batches
 
     def capture(self) -> Streams:
@@ -175,6 +182,7 @@ class ResumableLoader(DataLoader[Any]):  # type: ignore[misc]
     def __iter__(self) -> Iterator[Any]:
         position, order = self.flash_position, self.flash_order
         order.replay = position.begin() or self._without_new_workers()
+        order.to_workers = self.num_workers > 0
         order.set_epoch(position.epoch)
         complete = False
         try:
@@ -200,7 +208,10 @@ class ResumableLoader(DataLoader[Any]):  # type: ignore[misc]
 def resumable(loader: DataLoader[Any]) -> ResumableLoader:
     """Return a loader with every setting of `loader` whose position can be saved.
 
-    InvalidInput where an exact resume is impossible.
+    Worker processes draw what the interrupted run's drew: `torch`, `random` and `numpy.random` are
+    seeded there before each batch (after worker_init_fn, whose own seeding of them is replaced).
+    Generators that a data set keeps itself in a worker cannot be restored: let it draw from those
+    three. InvalidInput where an exact resume is impossible.
     """
     if isinstance(loader.dataset, IterableDataset):
         raise InvalidInput(

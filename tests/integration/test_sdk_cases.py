@@ -182,6 +182,21 @@ def test_033_bytes_that_are_no_text_neither_stop_nor_hide_the_output(bench: Benc
     assert run.logs(2) == "line 199999\nEND\n"
 
 
+def test_f12_a_line_of_1_gb_is_survived_and_its_end_is_shown(bench: Bench) -> None:
+    run = bench.run(
+        """
+        import os, sys
+        os.ftruncate(1, 1 << 30)
+        os.lseek(1, 0, os.SEEK_END)
+        print("\\nValueError: not so", flush=True)
+        sys.exit(3)
+        """
+    )
+    assert "not so" in run.logs()
+    assert run.attempts[0].exit_code == 3
+    assert (run.output_dir / run.attempts[0].log).stat().st_size > 1 << 30
+
+
 def test_035_the_last_words_before_a_kill_are_in_the_log(bench: Bench) -> None:
     run = bench.run("import os; print('about to load shard 7'); os.kill(os.getpid(), 9)")
     assert run.logs() == "about to load shard 7\n"
@@ -238,6 +253,31 @@ def test_081_metrics_that_lay_in_the_source_are_not_those_of_the_run(
     assert run.trials[0].get("acc") == acc
 
 
+def test_083_the_latest_attempt_speaks_for_the_run_and_the_earlier_keeps_its_own_words(
+    bench: Bench,
+) -> None:
+    """A resumed attempt repeats steps; each value is the latest, and nothing earlier is lost."""
+    run = bench.run(
+        """
+        import os
+        from flashruntime.attempt import Attempt
+        attempt = Attempt.from_env()
+        found = attempt.resume()
+        for step in range(found.step if found else 0, 201):
+            attempt.log({"step": step, "loss": 2 if found else 1})
+            attempt.report(step)
+            if step == 120 and not found: attempt.save(step, {"state": b"s"})
+            if step == 150 and not found: os.kill(os.getpid(), 9)
+        """,
+        env={"PYTHONPATH": str(ROOT)},
+        options={"max_restarts": 1},
+    )
+    assert (run.trials[0]["step"], run.trials[0]["loss"]) == (200, 2)
+    assert [(each.step, each.resumed_from) for each in run.attempts] == [(150, None), (200, 120)]
+    earlier = json.loads((run.output_dir / "local" / "task-000" / "metrics.json").read_text())
+    assert earlier == {"step": 150, "loss": 1}
+
+
 def test_087_a_placeholder_in_json_is_replaced_and_every_other_brace_is_literal(
     bench: Bench,
 ) -> None:
@@ -270,6 +310,13 @@ def test_097_a_file_that_shadows_a_module_hurts_the_script_alone(bench: Bench) -
     bench.script("x = 1", "json.py")
     run = bench.run("import json; print(json.dumps({}))", options={"max_restarts": 3})
     assert failed_once(run) == "AttributeError: module 'json' has no attribute 'dumps'"
+
+
+def test_097_a_file_that_shadows_the_helper_is_named(bench: Bench) -> None:
+    bench.script("x = 1", "flashruntime.py")
+    run = bench.run("import flashruntime.torch", env={"PYTHONPATH": str(ROOT)})
+    assert "'flashruntime' is not a package" in failed_once(run)
+    assert run.attempts[0].failure_class is USER
 
 
 def test_099_an_output_that_leads_out_of_the_workspace_is_not_followed(bench: Bench) -> None:

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,25 @@ def test_a_resume_whose_newest_checkpoint_is_good_reads_one_checkpoint(tree, sav
     )
     assert tree.begin().resume().step == 3
     assert read == [3]
+
+
+def test_c12_saving_and_polling_read_no_part(tree, save):
+    """What was saved once is never read again but to resume from it: no polling re-hashes."""
+    chain, opened, watching = tree.begin(keep=3), [], [True]
+
+    def watch(event: str, arguments: tuple[object, ...]) -> None:
+        if watching and event == "open" and str(arguments[0]).endswith(".bin"):
+            reads = int(arguments[2]) & os.O_ACCMODE == os.O_RDONLY
+            opened.extend([arguments[0]] if reads else [])
+
+    sys.addaudithook(watch)
+    save(chain, *range(1, 7))
+    for _ in range(100):
+        assert store.steps(tree.root)[0] == 6
+    assert opened == []
+    assert tree.begin().resume().step == 6
+    assert {Path(path).name for path in opened} == {"model.bin", "optimizer.bin"}
+    watching.clear()
 
 
 def test_the_bytes_handed_out_are_those_that_were_verified(tree, save, content):

@@ -1,8 +1,10 @@
 """Adapters: workloads by the conventions of a framework, which they do not import."""
 
+import io
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -51,23 +53,74 @@ def test_a_trainer_runs_under_torchrun_only_with_several_processes() -> None:
     assert huggingface.trainer("t.py", nproc_per_node=2).is_torchrun
 
 
-def checkpoint(root: Path, step: int, state: object, weights: bytes = b"w") -> None:
+def safetensors(size_bytes: int) -> bytes:
+    """Return a file of one tensor in the format that its authors define."""
+    entry = {"dtype": "U8", "shape": [size_bytes], "data_offsets": [0, size_bytes]}
+    header = json.dumps({"__metadata__": {"format": "pt"}, "w": entry}).encode()
+    return len(header).to_bytes(8, "little") + header + bytes(size_bytes)
+
+
+def zipped() -> bytes:
+    """Return what a file of torch.save is from outside."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("data.pkl", b"0" * 100)
+    return made.getvalue()
+
+
+def checkpoint(
+    root: Path, step: int, state: object = None, weights: bytes = safetensors(100), **files: bytes
+) -> Path:
     place = root / f"checkpoint-{step}"
     place.mkdir()
+    state = {"global_step": step} if state is None else state
     (place / "trainer_state.json").write_text(json.dumps(state))
     (place / "model.safetensors").write_bytes(weights)
+    (place / "optimizer.pt").write_bytes(files.get("optimizer", zipped()))
+    return place
 
 
 def test_the_latest_checkpoint_is_the_newest_complete_one_by_number(tmp_path: Path) -> None:
-    checkpoint(tmp_path, 90, {"global_step": 90})
-    checkpoint(tmp_path, 100, {"global_step": 100})
-    checkpoint(tmp_path, 200, {"global_step": 200}, b"")
+    checkpoint(tmp_path, 90)
+    checkpoint(tmp_path, 100)
+    checkpoint(tmp_path, 200, weights=b"")
     checkpoint(tmp_path, 300, {"global_step": 7})
     checkpoint(tmp_path, 400, [])
     (tmp_path / "checkpoint-500").mkdir()
     (tmp_path / "checkpoint-best").mkdir()
     assert huggingface.latest_checkpoint(tmp_path) == str(tmp_path / "checkpoint-100")
     assert huggingface.latest_checkpoint(tmp_path / "none") is None
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"weights": safetensors(100)[:-1]},
+        {"weights": safetensors(100)[:20]},
+        {"weights": b"\xff" * 40},
+        {"optimizer": zipped()[:-30]},
+        {"optimizer": b""},
+    ],
+)
+def test_a_checkpoint_with_a_file_that_is_cut_short_is_passed_over(
+    tmp_path: Path, files: dict[str, bytes]
+) -> None:
+    checkpoint(tmp_path, 5)
+    checkpoint(tmp_path, 10, **files)  # type: ignore[arg-type]
+    assert huggingface.latest_checkpoint(tmp_path) == str(tmp_path / "checkpoint-5")
+
+
+def test_sharded_weights_are_complete_only_with_each_shard(tmp_path: Path) -> None:
+    place = checkpoint(tmp_path, 5)
+    (place / "model.safetensors").rename(place / "model-1.safetensors")
+    names = {"a": "model-1.safetensors", "b": "model-2.safetensors"}
+    (place / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+    assert huggingface.latest_checkpoint(tmp_path) is None
+    (place / "model-2.safetensors").write_bytes(safetensors(3))
+    assert huggingface.latest_checkpoint(tmp_path) == str(place)
+    for name in names.values():
+        (place / name).unlink()
+    assert huggingface.latest_checkpoint(tmp_path) is None
 
 
 def test_adapters_load_no_framework() -> None:

@@ -19,7 +19,8 @@ import pytest
 
 # The image that runs these tests has torch; elsewhere this module cannot even be read.
 collect_ignore = [] if find_spec("torch") else ["test_state_difference.py"]
-DIGITS = Path(__file__).parents[3] / "chaos" / "payloads" / "digits.py"
+ROOT = Path(__file__).parents[3]
+DIGITS = ROOT / "chaos" / "payloads" / "digits.py"
 
 
 @dataclass
@@ -192,3 +193,22 @@ def _free_port() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return str(probe.getsockname()[1])
+
+
+@pytest.fixture
+def verify(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., tuple[int, str]]:
+    """Run the verb; return its exit code, and what it printed."""
+    from flashruntime.cli import main
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+    def run(command: str, *words: object) -> tuple[int, str]:
+        status = main(
+            ["verify-resume", command, "--output-dir", str(tmp_path / "out"), *map(str, words)]
+        )
+        shown = capsys.readouterr()
+        return status, shown.out + shown.err
+
+    return run

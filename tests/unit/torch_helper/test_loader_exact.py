@@ -1,12 +1,30 @@
 """A resumed loader hands out exactly the batches that the interrupted one had not."""
 
 import random
+import subprocess
+import sys
 
 import pytest
 
 pytestmark = pytest.mark.torch
 
 SAMPLES, BATCH, EPOCHS = 23, 4, 3
+
+
+def draw(samples):
+    """Collate with a draw from each stream for each sample and one for the batch."""
+    import numpy
+    import torch
+
+    noise = [[torch.rand(()).item(), random.random(), numpy.random.random()] for _ in [0, *samples]]
+    return torch.tensor([index for index, _ in samples]), torch.tensor(noise)
+
+
+def start_worker(_number):
+    import torch
+
+    random.seed()
+    torch.seed()
 
 
 def build(kind):
@@ -65,13 +83,59 @@ def build(kind):
         "workers": {"shuffle": True, "num_workers": 2},
         "workers_generator": {"shuffle": True, "num_workers": 2, "generator": seeded()},
         "persistent": {"shuffle": True, "num_workers": 2, "persistent_workers": True},
+        "workers_draw": {"shuffle": True, "num_workers": 2, "collate_fn": draw},
+        "workers_draw_generator": {"num_workers": 3, "collate_fn": draw, "generator": seeded()},
+        "workers_draw_init": {
+            "num_workers": 2,
+            "collate_fn": draw,
+            "prefetch_factor": 5,
+            "worker_init_fn": start_worker,
+        },
+        "workers_draw_persistent": {
+            "num_workers": 2,
+            "collate_fn": draw,
+            "persistent_workers": True,
+        },
     }[kind]
     return data.DataLoader(numbers, **{"batch_size": BATCH, **settings})
 
 
 IN_PROCESS = ("plain", "shuffle", "augmented", "generator", "drop_last", "replacement", "weighted",
               "lazy", "set_epoch", "batch_sampler")  # fmt: skip
-KINDS = (*IN_PROCESS, "workers", "workers_generator", "persistent")
+DRAWING = ("workers_draw", "workers_draw_generator", "workers_draw_init",
+           "workers_draw_persistent")  # fmt: skip
+KINDS = (*IN_PROCESS, "workers", "workers_generator", "persistent", *DRAWING)
+
+
+SPAWNED = """
+import random
+import torch
+from torch.utils.data import DataLoader
+from flashruntime.torch.loader import resumable
+
+class Numbers:
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        return index, torch.rand(()), random.random()
+
+def begin():
+    torch.manual_seed(3)
+    options = {"num_workers": 1, "multiprocessing_context": "spawn"}
+    return resumable(DataLoader(Numbers(), batch_size=2, shuffle=True, **options))
+
+if __name__ == "__main__":
+    loader, whole = begin(), []
+    for batch in loader:
+        whole.append(str(batch))
+        if len(whole) == 3:
+            state, streams = loader.flash_position.state_dict(), loader.flash_order.capture()
+    resumed = begin()
+    resumed.flash_position.load_state_dict(state, streams)
+    resumed.flash_order.restore(streams)
+    print(len(whole), whole[3:] == [str(batch) for batch in resumed])
+"""
 
 
 class Run:
@@ -117,16 +181,16 @@ class Run:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_resume_after_any_batch_gives_the_rest_of_the_run(kind):
     whole, _ = Run(kind).train()
-    stops = (
-        range(1, len(whole) + 1) if "workers" not in kind and kind != "persistent" else (1, 6, 9)
-    )
+    stops = range(1, len(whole) + 1) if kind in IN_PROCESS else (1, 9)
     for stop in stops:
         seen, state = Run(kind).train(stop)
         rest, _ = Run(kind, state, draws_before=stop).train()
         assert seen + rest == whole, f"resumed after batch {stop}"
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in {"lazy", "set_epoch"}])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if kind not in {"lazy", "set_epoch", *DRAWING}]
+)
 def test_the_order_is_that_of_the_loader_without_us(kind):
     import torch
 
@@ -138,6 +202,24 @@ def test_the_order_is_that_of_the_loader_without_us(kind):
     from flashruntime.torch.loader import resumable
 
     assert order(resumable(build(kind))) == order(build(kind))
+
+
+@pytest.mark.parametrize("kind", DRAWING)
+def test_workers_draw_anew_for_each_batch_of_each_epoch_and_leave_our_streams_alone(kind):
+    whole, (_, streams) = Run(kind).train()
+    draws = [draw for _, _, values, _ in whole for sample in values for draw in sample]
+    assert len(set(draws)) == len(draws)
+    _, (_, undrawn) = Run("workers_generator" if "gen" in kind else "workers").train()
+    assert streams["python"] == undrawn["python"]
+
+
+def test_workers_that_are_spawned_draw_alike(tmp_path):
+    """A fresh interpreter in each worker: what goes there is picklable and importable."""
+    script = tmp_path / "train.py"
+    script.write_text(SPAWNED)
+    command = [sys.executable, script]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert shown == "6 True\n"
 
 
 def test_every_sample_comes_once_an_epoch():

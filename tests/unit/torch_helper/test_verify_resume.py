@@ -7,7 +7,6 @@ import pytest
 from tests.unit.torch_helper.conftest import DIGITS
 
 pytestmark = pytest.mark.torch
-ROOT = DIGITS.parents[2]
 
 DROPOUT = """
     import torch
@@ -57,23 +56,6 @@ RANKS = """
 """
 
 
-@pytest.fixture
-def verify(monkeypatch, capsys, tmp_path):
-    """Run the verb; return its exit code, and what it printed."""
-    from flashruntime.cli import main
-
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-    def run(command, *words):
-        status = main(
-            ["verify-resume", command, "--output-dir", str(tmp_path / "out"), *map(str, words)]
-        )
-        shown = capsys.readouterr()
-        return status, shown.out + shown.err
-
-    return run
-
-
 def test_digits_is_exact_under_three_kills(verify):
     command = "python digits.py --steps 40 --every 4 --width 64"
     status, shown = verify(command, "--source", DIGITS.parent, "--kills", 3, "--seed", 2)
@@ -83,6 +65,27 @@ def test_digits_is_exact_under_three_kills(verify):
     assert "metrics: accuracy, loss, sample_chain, samples_seen, steps, weights_sha256" in shown
     left_out = next(line for line in shown.splitlines() if "two undisturbed runs differ" in line)
     assert "RNG stream numpy" in left_out
+
+
+def test_the_transformer_is_exact_under_two_kills(verify):
+    """Dropout, AdamW, a schedule, and workers that alter shuffled data at random."""
+    command = "python transformer.py --steps 40 --every 4 --print-every 10"
+    status, shown = verify(command, "--source", DIGITS.parent, "--kills", 2, "--seed", 4)
+    assert status == 0, shown
+    assert "proven: 2 of 2 kills landed" in shown
+    assert "40 batches in 40 steps: each sample exactly once an epoch" in shown
+    assert "samples_seen, steps, text_sha256, weights_sha256" in shown
+
+
+@pytest.mark.bench_stress
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("script", ["digits.py --width 64", "transformer.py"])
+def test_a_job_is_exact_under_twenty_kills(verify, script, ranks):
+    words = ("--source", DIGITS.parent, "--kills", 20, "--seed", 7, "--nproc", ranks)
+    status, shown = verify(f"python {script} --steps 100 --every 5", *words)
+    assert status == 0, shown
+    assert "proven: 20 of 20 kills landed" in shown
 
 
 def test_a_stream_that_is_not_restored_is_caught_by_name(verify, tmp_path):
