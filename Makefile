@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help chaos test check up down heal clean
+.PHONY: help chaos test check bench up down heal clean
 
 export FLASHML_SETUP_T0 := $(shell date +%s)
 # Settings of the command line reach the scripts; unset ones stay unset, so that .env and the defaults count.
@@ -29,6 +29,10 @@ test: ## set up, then every test: check, torch tests in the image, integration t
 	@$(MAKE) check
 	@docker run --rm --network none --label dev.flashruntime.owner=flashruntime flashruntime/test:local
 	@$(PY) -m pytest tests/integration
+
+bench: ## set up, then run the benchmarks, comparators included (ARGS="--scenario submit_latency")
+	@docker/setup.sh stack
+	@$(PY) -m benchmarks run $(if $(findstring --scenario,$(ARGS)),,--all) $(ARGS)
 
 check: ## lint, format, types, import rules, unit, contract and architecture tests (no engine needed)
 	@docker/setup.sh venv

@@ -1,0 +1,45 @@
+"""Bare subprocesses: what a user has without any runtime."""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.schema import BenchError
+
+TIMEOUT_S = 600.0
+TAIL = 2_000
+
+
+def run(
+    argv: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    ok: bool = True,
+) -> str:
+    """Run a command to its end in `cwd` and return what it printed.
+
+    BenchError with the end of it where it fails; with ok=False any exit code will do.
+    """
+    process = subprocess.Popen(
+        argv,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    try:
+        printed, _ = process.communicate(timeout=timeout_s)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    if ok and process.returncode:
+        command = " ".join(map(str, argv))
+        raise BenchError(f"`{command}` ended with {process.returncode}: {printed[-TAIL:]}")
+    return printed

@@ -1,0 +1,45 @@
+"""Progress: a live line on a terminal where rich is installed, plain lines everywhere else."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import Any, TextIO
+
+_PASSING = ("round ", "warm-up")
+
+
+class Screen:
+    """One stream; passing progress is shown only where it can be overwritten."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self._status: Any = None
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Keep a line of progress at the bottom for as long as the block runs."""
+        rich = None
+        if self._stream.isatty():
+            with suppress(ImportError):
+                rich = import_module("rich.console")
+        if rich is None:
+            yield
+            return
+        console = rich.Console(file=self._stream, highlight=False, markup=False)
+        with console.status("measuring") as self._status:
+            yield
+        self._status = None
+
+    def say(self, text: str) -> None:
+        """Show a line; rounds and warm-ups only pass by."""
+        passing = text.rsplit(": ", maxsplit=1)[-1].startswith(_PASSING)
+        if self._status is not None:
+            if passing:
+                self._status.update(text.replace("[", r"\["))
+            else:
+                self._status.console.print(text)
+        elif not passing:
+            with suppress(OSError, ValueError):
+                self._stream.write(text + "\n")
+                self._stream.flush()
