@@ -101,13 +101,13 @@ def _measure(scenario: Scenario, results: Results, scratch: Path, head: str, say
     limit_s = max(PATIENCE_LEAST_S, PATIENCE * scenario.budget_s * bench.repeats / BUDGET_REPEATS)
     begun_s = time.monotonic()
     try:
-        if options.target in scenario.targets:
+        if missing := _missing(scenario, options.target):
+            bench.report(None, notes=[missing])
+        else:
             with time_limit(limit_s):
                 scenario.run(bench)
             if not bench.rows:
                 raise BenchError(f"{scenario.name} ended without reporting a figure")
-        else:
-            bench.report(None, notes=[f"does not run on the target {options.target} yet"])
     except Exception as error:  # noqa: BLE001 (one broken scenario must not cost the others)
         say(f"{head}: BROKEN\n{traceback.format_exc().rstrip()}")
         text = f"{type(error).__name__}: {error}"
@@ -119,6 +119,14 @@ def _measure(scenario: Scenario, results: Results, scratch: Path, head: str, say
     for row in bench.rows:
         say(f"{head}: {told(row)}")
     say(f"{head}: {took_s:.1f} s")
+
+
+def _missing(scenario: Scenario, target: Target) -> str | None:
+    if target not in scenario.targets:
+        return f"does not run on the target {target} yet"
+    if scenario.needs_torch and host.installed("torch") is None:
+        return "needs torch, which is not installed here; leave out --here to use the image"
+    return None
 
 
 def told(row: Row) -> str:

@@ -1,9 +1,12 @@
 """Bare subprocesses: what a user has without any runtime."""
 
+import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.schema import BenchError
 
@@ -43,3 +46,22 @@ def run(
         command = " ".join(map(str, argv))
         raise BenchError(f"`{command}` ended with {process.returncode}: {printed[-TAIL:]}")
     return printed
+
+
+def result(
+    script: Path,
+    *words: object,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> dict[str, Any]:
+    """Run a payload that prints one JSON object as its last line, and return that object."""
+    argv = [sys.executable, str(script), *map(str, words)]
+    printed = run(argv, cwd, env, timeout_s=timeout_s)
+    try:
+        found = json.loads(printed.rstrip().rsplit("\n", maxsplit=1)[-1])
+    except ValueError as error:
+        raise BenchError(f"{script.name} printed no result: {printed[-TAIL:]}") from error
+    if not isinstance(found, dict):
+        raise BenchError(f"{script.name} printed {found!r} instead of an object")
+    return found
