@@ -134,7 +134,7 @@ def _without_places(arguments: argparse.Namespace) -> list[str]:
 
 def _measure(scenarios: Sequence[Scenario], options: runner.Options, screen: Screen) -> int:
     with screen.live():
-        document, interrupted = runner.run(scenarios, options, screen.say)
+        document, interrupted = runner.run(scenarios, options, screen)
     for broken in document.broken:
         screen.say(f"BROKEN {broken.scenario}: {broken.error}")
     if interrupted:

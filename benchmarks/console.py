@@ -6,8 +6,6 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, TextIO
 
-_PASSING = ("round ", "warm-up")
-
 
 class Screen:
     """One stream; passing progress is shown only where it can be overwritten."""
@@ -32,14 +30,15 @@ class Screen:
         self._status = None
 
     def say(self, text: str) -> None:
-        """Show a line; rounds and warm-ups only pass by."""
-        passing = text.rsplit(": ", maxsplit=1)[-1].startswith(_PASSING)
+        """Show a line."""
         if self._status is not None:
-            if passing:
-                self._status.update(text.replace("[", r"\["))
-            else:
-                self._status.console.print(text)
-        elif not passing:
-            with suppress(OSError, ValueError):
-                self._stream.write(text + "\n")
-                self._stream.flush()
+            self._status.console.print(text)
+            return
+        with suppress(OSError, ValueError):
+            self._stream.write(text + "\n")
+            self._stream.flush()
+
+    def progress(self, text: str) -> None:
+        """Show what is going on, where that can be overwritten."""
+        if self._status is not None:
+            self._status.update(text.replace("[", r"\["))

@@ -10,12 +10,13 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 from benchmarks import host
 from benchmarks.scenario import Bench, Scenario, cleared
@@ -24,7 +25,6 @@ from benchmarks.schema import BenchError, Broken, Document, Host, Row, Target, s
 BUDGET_REPEATS = 5
 PATIENCE = 3.0
 PATIENCE_LEAST_S = 120.0
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,19 @@ class Results:
         return document
 
 
-def run(scenarios: Sequence[Scenario], options: Options, say: Say) -> tuple[Document, bool]:
+class Shows(Protocol):
+    """Where a run tells of itself: lines that stay, and progress that passes by."""
+
+    def say(self, text: str) -> None:
+        """Show a line."""
+        ...
+
+    def progress(self, text: str) -> None:
+        """Show what is going on."""
+        ...
+
+
+def run(scenarios: Sequence[Scenario], options: Options, screen: Shows) -> tuple[Document, bool]:
     """Measure `scenarios`; return the document, and whether the run was interrupted."""
     results = Results(options, host.describe(os.environ, options.scratch))
     results.save()
@@ -77,8 +89,8 @@ def run(scenarios: Sequence[Scenario], options: Options, say: Say) -> tuple[Docu
         try:
             for number, scenario in enumerate(scenarios, start=1):
                 head = f"[{number}/{len(scenarios)}] {scenario.name}"
-                say(f"{head}: at most about {scenario.budget_s:.0f} s with five repeats")
-                _measure(scenario, results, Path(scratch) / scenario.name, head, say)
+                screen.say(f"{head}: at most about {scenario.budget_s:.0f} s with five repeats")
+                _measure(scenario, results, Path(scratch) / scenario.name, head, screen)
                 results.save()
         except KeyboardInterrupt:
             results.interrupted = True
@@ -87,7 +99,7 @@ def run(scenarios: Sequence[Scenario], options: Options, say: Say) -> tuple[Docu
     return results.save(complete=complete), results.interrupted
 
 
-def _measure(scenario: Scenario, results: Results, scratch: Path, head: str, say: Say) -> None:
+def _measure(scenario: Scenario, results: Results, scratch: Path, head: str, screen: Shows) -> None:
     scratch.mkdir()
     options = results.options
     bench = Bench(
@@ -96,7 +108,7 @@ def _measure(scenario: Scenario, results: Results, scratch: Path, head: str, say
         repeats=1 if options.smoke else options.repeats,
         smoke=options.smoke,
         target=options.target,
-        say=lambda text: say(f"{head}: {text}"),
+        say=lambda text: screen.progress(f"{head}: {text}"),
     )
     limit_s = max(PATIENCE_LEAST_S, PATIENCE * scenario.budget_s * bench.repeats / BUDGET_REPEATS)
     begun_s = time.monotonic()
@@ -109,7 +121,7 @@ def _measure(scenario: Scenario, results: Results, scratch: Path, head: str, say
             if not bench.rows:
                 raise BenchError(f"{scenario.name} ended without reporting a figure")
     except Exception as error:  # noqa: BLE001 (one broken scenario must not cost the others)
-        say(f"{head}: BROKEN\n{traceback.format_exc().rstrip()}")
+        screen.say(f"{head}: BROKEN\n{traceback.format_exc().rstrip()}")
         text = f"{type(error).__name__}: {error}"
         results.broken.append(Broken(scenario=scenario.name, error=text))
     finally:
@@ -117,8 +129,8 @@ def _measure(scenario: Scenario, results: Results, scratch: Path, head: str, say
         cleared(scratch)
     took_s = time.monotonic() - begun_s
     for row in bench.rows:
-        say(f"{head}: {told(row)}")
-    say(f"{head}: {took_s:.1f} s")
+        screen.say(f"{head}: {told(row)}")
+    screen.say(f"{head}: {took_s:.1f} s")
 
 
 def _missing(scenario: Scenario, target: Target) -> str | None:

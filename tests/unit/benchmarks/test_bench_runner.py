@@ -20,8 +20,7 @@ from benchmarks.schema import BenchError, Target, UsageError, load
 Build = Callable[..., Scenario]
 
 
-def quiet(_text: str) -> None:
-    return
+quiet = Screen(StringIO())
 
 
 def fine(bench: Bench) -> None:
@@ -205,7 +204,7 @@ def test_off_a_terminal_rounds_are_not_printed() -> None:
     stream = StringIO()
     screen = Screen(stream)
     with screen.live():
-        screen.say("[1/1] some: round 3/5")
+        screen.progress("[1/1] some: round 3/5")
         screen.say("[1/1] some: 2 s")
     assert stream.getvalue() == "[1/1] some: 2 s\n"
 
