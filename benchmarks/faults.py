@@ -1,4 +1,4 @@
-"""Failures on purpose: trainers that crash at a known step, the same for ours and the comparator."""
+"""Failures on purpose: trainers that crash at a known step, the same for every arm."""
 
 import sys
 from dataclasses import dataclass

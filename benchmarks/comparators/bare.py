@@ -2,9 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,29 +25,33 @@ def run(
     timeout_s: float = TIMEOUT_S,
     ok: bool = True,
 ) -> str:
-    """Run a command to its end in `cwd` and return what it printed.
+    """Run a command to its end in `cwd` and return what it printed; nothing of it is left.
 
     BenchError with the end of it where it fails; with ok=False any exit code will do.
     """
-    process = subprocess.Popen(
-        argv,
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
-    try:
-        printed, _ = process.communicate(timeout=timeout_s)
-    except BaseException:
-        process.kill()
-        process.wait()
-        raise
-    if ok and process.returncode:
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         command = " ".join(map(str, argv))
-        raise BenchError(f"`{command}` ended with {process.returncode}: {printed[-TAIL:]}")
+        try:
+            code = process.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise BenchError(f"`{command}` did not end within {timeout_s:.0f} s") from error
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        output.seek(0)
+        printed = output.read().decode("utf-8", "replace")
+    if ok and code:
+        raise BenchError(f"`{command}` ended with {code}: {printed[-TAIL:]}")
     return printed
 
 

@@ -9,6 +9,8 @@ from benchmarks.schema import Unavailable
 
 VARIABLE = "FLASHML_BENCH_COMPARATORS"
 DEFAULT = "/opt/comparators/bin/python"
+# Ray's usage statistics are off; the store of a PyTorch without libuv is the older one.
+ENV = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AIR_NEW_OUTPUT": "0", "USE_LIBUV": "0"}
 _VERSION = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))"
 
 

@@ -36,7 +36,6 @@ while todo:
     todo += [re.match(r"[A-Za-z0-9._-]+", w)[0] for w in wanted if "extra ==" not in w]
 print(json.dumps(len(seen) - 1))
 """
-RAY_ENV = {"RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def run(bench: Bench) -> None:
@@ -70,7 +69,7 @@ def _proved(bench: Bench) -> list[str]:
         except Unavailable as error:
             told.append(f"{name}: its snippet was counted, not run: {error}")
             continue
-        printed = bare.run([python, str(SNIPPETS / script)], bench.folder(), RAY_ENV)
+        printed = bare.run([python, str(SNIPPETS / script)], bench.folder(), frameworks.ENV)
         expect("finished" in printed, f"{script} did not finish: {printed[-500:]}")
         version = "" if name == "flashruntime" else f" {frameworks.version(name)}"
         told.append(f"{name}{version}: its snippet was run to its end")
@@ -101,7 +100,7 @@ def _imports(bench: Bench) -> None:
 def _import(python: Callable[[], str], code: str, place: Path) -> Callable[[], float]:
     def measure() -> float:
         argv = [python(), "-c", TIMED.format(code=code)]
-        return int(bare.run(argv, place, RAY_ENV).split()[-1]) / 1e9
+        return int(bare.run(argv, place, frameworks.ENV).split()[-1]) / 1e9
 
     return measure
 
