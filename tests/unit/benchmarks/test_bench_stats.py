@@ -5,21 +5,23 @@ import statistics
 from itertools import combinations, product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import stats
 
 numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
-several = st.lists(numbers, min_size=1, max_size=30)
+several = st.lists(numbers, min_size=1, max_size=15)
 few = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=8)
 
 
+@settings(deadline=None, max_examples=50)
 @given(several)
 def test_the_median_is_that_of_the_standard_library(samples: list[float]) -> None:
     assert stats.median(samples) == pytest.approx(statistics.median(samples), abs=1e-9)
 
 
+@settings(deadline=None, max_examples=50)
 @given(several, st.floats(0, 1), st.floats(0, 1))
 def test_quantiles_stay_within_the_samples_and_rise(
     samples: list[float], one: float, other: float
@@ -30,6 +32,7 @@ def test_quantiles_stay_within_the_samples_and_rise(
         assert stats.quantile(samples, one) <= stats.quantile(samples, other)
 
 
+@settings(deadline=None, max_examples=50)
 @given(several)
 def test_the_order_of_the_samples_does_not_matter(samples: list[float]) -> None:
     shuffled = random.Random(1).sample(samples, len(samples))
@@ -41,12 +44,14 @@ def test_nothing_has_no_median() -> None:
         stats.median([])
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(numbers, min_size=1, max_size=12))
 def test_a_confidence_interval_lies_within_the_samples(differing: list[float]) -> None:
     low, high = stats.paired_interval(differing)
     assert min(differing) <= low <= high <= max(differing)
 
 
+@settings(deadline=None, max_examples=50)
 @given(few)
 def test_signed_ranks_agree_with_every_choice_of_signs(differing: list[float]) -> None:
     told = [abs(each) for each in differing if each]
@@ -60,6 +65,7 @@ def test_signed_ranks_agree_with_every_choice_of_signs(differing: list[float]) -
     assert stats.signed_rank(differing) == pytest.approx(min(1.0, 2 * tail))
 
 
+@settings(deadline=None, max_examples=50)
 @given(few, few)
 def test_rank_sums_agree_with_every_division_of_the_samples(
     ours: list[float], theirs: list[float]
@@ -71,6 +77,7 @@ def test_rank_sums_agree_with_every_division_of_the_samples(
     assert stats.rank_sum(ours, theirs) == pytest.approx(min(1.0, 2 * tail))
 
 
+@settings(deadline=None, max_examples=50)
 @given(several, several)
 def test_a_rank_test_is_a_probability_and_knows_no_first(
     ours: list[float], theirs: list[float]
@@ -80,6 +87,7 @@ def test_a_rank_test_is_a_probability_and_knows_no_first(
     assert p_value == pytest.approx(stats.rank_sum(theirs, ours))
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(numbers, min_size=51, max_size=70))
 def test_many_samples_are_tested_by_approximation(differing: list[float]) -> None:
     assert 0 <= stats.signed_rank(differing) <= 1
