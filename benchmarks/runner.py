@@ -24,6 +24,7 @@ from benchmarks.schema import BenchError, Broken, Document, Host, Row, Target, s
 
 BUDGET_REPEATS = 5
 PATIENCE = 3.0
+BUSY_SHARE = 0.25
 PATIENCE_LEAST_S = 120.0
 
 
@@ -84,6 +85,7 @@ class Shows(Protocol):
 def run(scenarios: Sequence[Scenario], options: Options, screen: Shows) -> tuple[Document, bool]:
     """Measure `scenarios`; return the document, and whether the run was interrupted."""
     results = Results(options, host.describe(os.environ, options.scratch))
+    results.notes += _busy(results.machine)
     results.save()
     with tempfile.TemporaryDirectory(prefix="run-", dir=options.scratch) as scratch:
         try:
@@ -131,6 +133,13 @@ def _measure(scenario: Scenario, results: Results, scratch: Path, head: str, scr
     for row in bench.rows:
         screen.say(f"{head}: {told(row)}")
     screen.say(f"{head}: {took_s:.1f} s")
+
+
+def _busy(machine: Host) -> list[str]:
+    if machine.load_1m is None or machine.load_1m <= BUSY_SHARE * machine.cores:
+        return []
+    load = f"{machine.load_1m:g} on {machine.cores} cores"
+    return [f"the machine was busy when the run began (load {load}): times are too long"]
 
 
 def _missing(scenario: Scenario, target: Target) -> str | None:

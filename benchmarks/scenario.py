@@ -93,9 +93,11 @@ class Bench:
         """Run the arms in turn, `count` rounds in alternating order, and return every sample.
 
         An arm returns a number, or several by name, which are kept as `arm.name`. The first
-        `warm_up` rounds are thrown away. An arm that is Unavailable drops out, with a note.
+        `warm_up` rounds are thrown away (a smoke has none). An arm that is Unavailable drops out,
+        with a note, and is then missing in what is returned.
         """
         taken: Taken = {}
+        warm_up = 0 if self.smoke else warm_up
         living = dict(arms)
         for number in range(-warm_up, count):
             names = list(living)
@@ -119,6 +121,7 @@ class Bench:
         better: Better | None = None,
         comparators: Mapping[str, Sequence[float] | None] | None = None,
         paired: bool = True,
+        counted: bool = False,
         figures: Sequence[Series] = (),
         notes: Sequence[str] = (),
     ) -> None:
@@ -126,7 +129,10 @@ class Bench:
 
         Without samples the row has no number and the first note is the reason. Comparators without
         samples get no number. `paired`: equally many samples were taken in the same rounds.
+        `counted`: a count that does not vary, so that there is nothing to test.
         """
+        if any(row.variant == variant for row in self.rows):
+            raise BenchError(f"{self.scenario.name} reports {variant!r} twice; name the variants")
         ours = list(samples or ())
         unit = unit or self.scenario.unit
         caveats = [*notes, *self._notes]
@@ -150,7 +156,7 @@ class Bench:
                 repeats=len(ours),
                 samples=ours,
                 comparators={name: stats.median(values) for name, values in others.items()},
-                comparisons=_comparisons(ours, others, paired=paired),
+                comparisons=[] if counted else _comparisons(ours, others, paired=paired),
                 series=[*(series(name, unit, values) for name, values in others.items()), *figures],
                 notes=caveats,
                 wall_s=time.monotonic() - self._begun_s,

@@ -46,6 +46,7 @@ def run(bench: Bench) -> None:
     bench.report(
         [ours],
         variant="lines",
+        counted=True,
         comparators={name: [count] for name, count in zip(FORMS, others, strict=True)},
         notes=[*notes, "the count does not vary between repeats"],
     )
@@ -54,6 +55,7 @@ def run(bench: Bench) -> None:
     bench.report(
         [_required(sys.executable, "flashruntime", bench)],
         variant="dependencies",
+        counted=True,
         unit="distributions",
         comparators=counts,
         notes=["torch, which Accelerate requires, counts with what it requires in turn"],

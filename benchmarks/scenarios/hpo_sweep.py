@@ -45,6 +45,7 @@ def run(bench: Bench) -> None:
     bench.report(
         [lines.pop("flashruntime")],
         variant="setup lines",
+        counted=True,
         unit="lines",
         comparators={name: [count] for name, count in lines.items()},
         notes=[

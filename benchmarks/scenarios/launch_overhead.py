@@ -31,7 +31,6 @@ def run(bench: Bench) -> None:
             "flash": lambda: submitted(source, bench.folder()),
             "torchrun": lambda: torchrun(bench.source(SCRIPT)),
         },
-        warm_up=0 if bench.smoke else 1,
     )
     bench.report(
         taken["flash.first"],

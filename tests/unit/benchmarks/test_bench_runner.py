@@ -15,7 +15,7 @@ from benchmarks import cli, inside, registry, runner
 from benchmarks.console import Screen
 from benchmarks.runner import Options
 from benchmarks.scenario import Bench, Scenario
-from benchmarks.schema import BenchError, Target, UsageError, load
+from benchmarks.schema import BenchError, Host, Target, UsageError, load
 
 Build = Callable[..., Scenario]
 
@@ -60,7 +60,7 @@ def test_an_interrupt_keeps_what_was_measured(scenario: Build, options: Options)
     assert was
     assert [row.scenario for row in document.rows] == ["a", "b"]
     assert not document.complete
-    assert load(options.out).notes == ["interrupted: what was not measured by then is missing"]
+    assert load(options.out).notes[-1].startswith("interrupted: what was not measured")
 
 
 def test_the_document_is_on_disk_after_each_scenario(scenario: Build, options: Options) -> None:
@@ -72,6 +72,33 @@ def test_the_document_is_on_disk_after_each_scenario(scenario: Build, options: O
 
     runner.run([scenario(fine, name="a"), scenario(looking, name="b")], options, quiet)
     assert seen == [1]
+
+
+def test_two_figures_of_one_name_break_their_scenario_alone(
+    scenario: Build, options: Options
+) -> None:
+    def twice(bench: Bench) -> None:
+        bench.report([1.0])
+        bench.report([2.0])
+
+    document, _ = runner.run([scenario(twice), scenario(fine, name="b")], options, quiet)
+    assert len(document.rows) == 2
+    assert "reports '' twice" in document.broken[0].error
+
+
+@pytest.mark.parametrize(("load", "told"), [(0.1, False), (1.9, True), (None, False)])
+def test_a_busy_machine_is_noted(  # noqa: PLR0917 (fixtures)
+    load: float | None,
+    told: bool,
+    scenario: Build,
+    options: Options,
+    host: Host,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    busy = host.model_copy(update={"load_1m": load})
+    monkeypatch.setattr(runner.host, "describe", lambda *_: busy)
+    document, _ = runner.run([scenario(fine)], options, quiet)
+    assert any("busy" in note for note in document.notes) is told
 
 
 def test_a_scenario_that_hangs_is_ended() -> None:

@@ -63,6 +63,12 @@ def test_a_smoke_takes_one_sample(bench: Make) -> None:
     assert (bench(smoke=True).count(4), bench().count(4)) == (1, 20)
 
 
+def test_what_is_counted_is_not_tested(bench: Make) -> None:
+    here = bench()
+    here.report([5.0], comparators={"ray": [22.0]}, counted=True)
+    assert (here.rows[0].comparators, here.rows[0].comparisons) == ({"ray": 22.0}, [])
+
+
 def test_a_row_without_samples_says_why(bench: Make) -> None:
     here = bench()
     here.note("there is no torch")
