@@ -104,7 +104,6 @@ def clear() -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
-    os.sync()
 
 
 def main() -> None:

@@ -34,7 +34,6 @@ def build(mib: int, checkpoints: int) -> list[Path]:
     parts = {f"part-{index}": os.urandom(size) for index in range(mib * MIB // size)}
     for step in range(1, checkpoints + 1):
         first.save(step, parts)
-    os.sync()
     return [PLACE / f"step-{checkpoints:06d}" / name for name in parts]
 
 

@@ -1,6 +1,6 @@
 """`stall.py MIB ROUNDS DIRECTORY`: one state saved in every way, in turn; prints the samples.
 
-Between two arms the disk is synced, untimed, so that none pays for the writes of another.
+Every arm syncs what it wrote, which is then removed, so that none pays for another's writes.
 """
 
 import hashlib
@@ -124,7 +124,6 @@ def clear(place: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
-    os.sync()
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
 """One process holds a state of so many MiB (parameters of 4 MiB) and saves it in every way, in
-turn, each round in the opposite order; the disk is synced between two arms, untimed. Stall is how
-long the call holds the training thread; durable is from the call until the checkpoint is complete
-and fsynced: for flashruntime until its manifest is in place (looked for every 0.2 ms), for the
-others until their call or future returns, with an fsync after torch.save. The floors are a copy
-into warm buffers (stall) and a write of the same bytes with fsync (durable).
+turn, each round in the opposite order; each arm syncs what it wrote before the next one begins.
+Stall is how long the call holds the training thread; durable is from the call until the checkpoint
+is complete and fsynced: for flashruntime until its manifest is in place (looked for every 0.2 ms),
+for the others until their call or future returns, with an fsync after torch.save. The floors are a
+copy into warm buffers (stall) and a write of the same bytes with fsync (durable).
 """
 
 from pathlib import Path
