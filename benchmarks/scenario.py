@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchmarks import stats
 from benchmarks.schema import (
@@ -137,7 +138,6 @@ class Bench:
         unit = unit or self.scenario.unit
         caveats = [*notes, *self._notes]
         others = {name: list(values) for name, values in (comparators or {}).items() if values}
-        middle, p10, p90 = _summary(ours)
         self.rows.append(
             Row(
                 scenario=self.scenario.name,
@@ -149,12 +149,7 @@ class Bench:
                 interval=self.scenario.interval,
                 unit=unit,
                 better=better or self.scenario.better,
-                median=middle,
-                p10=p10,
-                p90=p90,
-                reason=None if ours else (caveats or ["no sample could be taken"])[0],
-                repeats=len(ours),
-                samples=ours,
+                **_figure(ours, caveats),
                 comparators={name: stats.median(values) for name, values in others.items()},
                 comparisons=[] if counted else _comparisons(ours, others, paired=paired),
                 series=[*(series(name, unit, values) for name, values in others.items()), *figures],
@@ -176,6 +171,13 @@ def _keep(taken: Taken, name: str, measured: Measured) -> None:
     parts = measured if isinstance(measured, Mapping) else {"": measured}
     for part, value in parts.items():
         taken.setdefault(f"{name}.{part}" if part else name, []).append(float(value))
+
+
+def _figure(samples: list[float], caveats: Sequence[str]) -> dict[str, Any]:
+    middle, p10, p90 = _summary(samples)
+    reason = None if samples else (caveats or ["no sample could be taken"])[0]
+    about = {"repeats": len(samples), "samples": samples, "reason": reason}
+    return {"median": middle, "p10": p10, "p90": p90, **about}
 
 
 def series(name: str, unit: str, samples: Sequence[float]) -> Series:
