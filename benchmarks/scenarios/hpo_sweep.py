@@ -6,6 +6,7 @@ lines are counted by difflib: what a sweep script has that the trial itself has 
 """
 
 import difflib
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ SNIPPETS = Path(__file__).with_name("snippets")
 TRIAL = PAYLOADS / "trial.py"
 SWEEPS = {"flashruntime": "hpo_flash.py", "loop": "hpo_loop.py", "ray.tune": "hpo_ray.py"}
 TRIALS, SMOKE_TRIALS = "range(8)", "range(2)"
+SUBMIT = 'output_dir="results"'
 
 
 def run(bench: Bench) -> None:
@@ -27,7 +29,7 @@ def run(bench: Bench) -> None:
         bench.count(1),
         {
             "flash": _sweep(bench, "hpo_flash.py"),
-            "one": _sweep(bench, "hpo_flash.py", "1"),
+            "one": _sweep(bench, "hpo_flash.py", (SUBMIT, f"{SUBMIT}, parallel=1")),
             "loop": _sweep(bench, "hpo_loop.py"),
             "ray": _sweep(bench, "hpo_ray.py"),
         },
@@ -56,17 +58,21 @@ def run(bench: Bench) -> None:
     )
 
 
-def _sweep(bench: Bench, script: str, *words: str) -> Callable[[], float]:
+def _sweep(bench: Bench, script: str, change: tuple[str, str] | None = None) -> Callable[[], float]:
+    """Return the arm that runs a sweep script, with one place of it changed."""
+
     def measure() -> float:
-        ray = script == "hpo_ray.py"
+        ray = script == SWEEPS["ray.tune"]
         python = frameworks.python("ray") if ray else sys.executable
         text = (SNIPPETS / script).read_text(encoding="utf-8")
+        if change:
+            text = text.replace(*change)
         if bench.smoke:
             text = text.replace(TRIALS, SMOKE_TRIALS)
         place = bench.source(TRIAL.name, text={script: text})
-        argv = [python, script, *words]
+        path = {"PATH": f"{Path(python).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
         begun_s = time.monotonic()
-        printed = bare.run(argv, place, frameworks.ENV if ray else None)
+        printed = bare.run([python, script], place, {**path, **frameworks.ENV} if ray else path)
         took_s = time.monotonic() - begun_s
         expect("finished" in printed, f"{script} did not finish: {printed[-500:]}")
         return took_s
