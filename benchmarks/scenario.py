@@ -160,6 +160,10 @@ class Bench:
         self._notes.clear()
         self._begun_s = time.monotonic()
 
+    def amend(self, **fields: object) -> None:
+        """Replace fields of the newest row: an interval of its own, another test."""
+        self.rows[-1] = Row(**{**dict(self.rows[-1]), **fields})
+
     def _drop(self, name: str, error: Unavailable, living: dict[str, Arm], taken: Taken) -> None:
         self.note(f"{name}: not measured: {error}")
         del living[name]
