@@ -4,7 +4,10 @@ What it measured is read from its saved history (events of the coordinator's API
 from the logs of its containers. Each run is kept in bench-runs/chaos.
 """
 
-from collections.abc import Sequence
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +17,16 @@ from benchmarks.logs import Logs
 from benchmarks.scenario import Bench
 from benchmarks.schema import BenchError, Target, Unavailable
 from chaos import registry, runner
+from chaos.alive import mark
 from chaos.controller import End
 from chaos.figures import figures
 from chaos.history import History
-from chaos.model import CannotRun, Verdict
+from chaos.model import CannotRun, Undo, Verdict
+from chaos.ports import RunSpec, World
 
 RUNS = Path(__file__).parents[1] / "bench-runs" / "chaos"
 BOTH = frozenset({Target.LOCAL, Target.COMPOSE})
+STEADY_S, POLL_S = 60.0, 0.2
 COMPOSE_ONLY = frozenset({Target.COMPOSE})
 
 
@@ -126,3 +132,34 @@ def _crossed(readings: Sequence[Reading]) -> list[str]:
         for event in reading.history.events()
     )
     return [f"results accepted: {told} by the coordinator's API, {logged} by the workers' logs"]
+
+
+@contextmanager
+def stack(bench: Bench, workers: int = 1) -> Iterator[Mapping[str, str]]:
+    """Start the stack of the experiments without a fault; give its addresses, and remove it."""
+    run_id = f"run-{secrets.token_hex(6)}"
+    held = mark(run_id)
+    try:
+        machine = registry.machine()
+        machine.images(None)
+        world = machine.world(RunSpec(run_id, workers))
+        try:
+            bench.say("starting the stack")
+            world.stack.up()
+            _until_steady(world)
+            yield world.stack.addresses()
+        finally:
+            machine.undo(Undo("bench/stack", run_id, None, "stack_down"))
+    except (CannotRun, ImportError) as error:
+        raise Unavailable(f"the composed stack cannot run here: {error}") from error
+    finally:
+        if held is not None:
+            held.close()
+
+
+def _until_steady(world: World) -> None:
+    deadline = time.monotonic() + STEADY_S
+    while unsteady := world.stack.unsteady():
+        if time.monotonic() > deadline:
+            raise CannotRun(f"it is not steady after {STEADY_S:.0f} s: {', '.join(unsteady)}")
+        time.sleep(POLL_S)

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 
 import httpx
@@ -72,7 +73,7 @@ def cycle(client: CoordinatorClient, job_id: str) -> dict[str, float]:
 
 def spans(names: Sequence[str], marks: Sequence[float]) -> dict[str, float]:
     """Return the time between marks, by name."""
-    pairs = zip(marks, marks[1:], strict=False)
+    pairs = pairwise(marks)
     return {name: after - before for name, (before, after) in zip(names, pairs, strict=True)}
 
 
