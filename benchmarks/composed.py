@@ -54,7 +54,7 @@ class Reading:
 
 
 def run(bench: Bench, name: str, *, seed: int, count: int | None = None) -> Reading:
-    """Run one experiment and read it; Unavailable where this machine cannot run it."""
+    """Run one experiment and read it; Unavailable where this machine cannot start it."""
     options = runner.Options(seed=seed, out=RUNS, count=count)
     try:
         experiment = registry.experiment(name)
@@ -64,7 +64,7 @@ def run(bench: Bench, name: str, *, seed: int, count: int | None = None) -> Read
     if result.outcome.end is not End.COMPLETED:
         if result.exit_code == runner.EXIT_INTERRUPTED:
             raise KeyboardInterrupt
-        raise Unavailable(f"the experiment {name} did not come to its end: {result.outcome.reason}")
+        raise BenchError(f"the experiment {name} did not come to its end: {result.outcome.reason}")
     return read(result.folder, result.wall_s)
 
 

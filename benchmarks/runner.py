@@ -20,7 +20,7 @@ from typing import Protocol
 
 from benchmarks import host
 from benchmarks.scenario import Bench, Scenario, cleared
-from benchmarks.schema import BenchError, Broken, Document, Host, Row, Target, save
+from benchmarks.schema import BenchError, Broken, Document, Host, Row, Target, Unavailable, save
 
 BUDGET_REPEATS = 5
 PATIENCE = 3.0
@@ -122,6 +122,8 @@ def _measure(scenario: Scenario, results: Results, scratch: Path, head: str, scr
                 scenario.run(bench)
             if not bench.rows:
                 raise BenchError(f"{scenario.name} ended without reporting a figure")
+    except Unavailable as error:
+        bench.report(None, variant="" if not bench.rows else "the rest", notes=[str(error)])
     except Exception as error:  # noqa: BLE001 (one broken scenario must not cost the others)
         screen.say(f"{head}: BROKEN\n{traceback.format_exc().rstrip()}")
         text = f"{type(error).__name__}: {error}"
