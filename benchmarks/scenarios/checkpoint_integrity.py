@@ -1,14 +1,10 @@
-"""Each round kills one training by SIGKILL while it saves. Ours is a framework-free trainer that
-saves 8 MB at every step and is started again by `flash.submit(max_restarts=1)`; the window is seen
-on the disk as parts without a manifest, and what the kill left is looked at before anything else
-touches it. A kill survived when the run succeeded, went on from a verified step before the torn one
-(the trainer compares every byte that it got back) and its newest checkpoint verifies by hash. The
-comparators save as many bytes into one file, overwritten in place or renamed into place, are
-killed in the same save after the same delay, and the file is then loaded. Only kills inside a
-window count.
+"""Each round kills one training by SIGKILL while it saves 8 MB, seen on the disk as parts without a
+manifest. It survived when `flash.submit(max_restarts=1)` ended well from a verified step before the
+torn one (the trainer compares every byte) and its newest checkpoint verifies by hash. Comparators
+save as much into one file, overwritten or renamed into place, are killed in the same save after the
+same delay, and the file is loaded. Only kills inside a window count.
 
-On the composed stack the worker's container is killed instead, by the chaos experiment of the same
-name, and all of it is counted from its history.
+Composed stack: the chaos experiment of that name kills containers; its history is counted.
 """
 
 import json

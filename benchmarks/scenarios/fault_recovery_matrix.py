@@ -1,13 +1,10 @@
-"""Five faults, one run each, all by `flash.submit(max_restarts=1)` of the framework-free trainer:
-an import error; a SystemExit in mid-run; SIGKILL from outside between saves; SIGKILL while a save
-has parts and no manifest; a bit flipped in the newest checkpoint between two runs in one output
-directory. Right is, as read from the run: the import error failed at once, typed as the
-application's, in one attempt; every other run succeeded in its second attempt (or run), from the
-newest checkpoint that the fault left valid. Bare torchrun has no such answers: its manual
-interventions are modelled, its crash is run.
+"""Five faults by `flash.submit(max_restarts=1)`: an import error; SystemExit in mid-run; SIGKILL from
+outside between saves, and in a save; a bit flipped in the newest checkpoint between two runs. Right
+is, as read from the run: the import error failed at once, typed as the application's; every other
+went on from the newest checkpoint that the fault left valid, and ended well. Manual interventions
+of bare torchrun are modelled; its crash is run.
 
-On the composed stack the chaos experiment of the same name injects the same five, by killing
-containers, and its history is judged fault by fault.
+Composed stack: the chaos experiment of that name kills containers; each fault is judged.
 """
 
 import time

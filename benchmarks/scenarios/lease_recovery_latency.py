@@ -1,13 +1,10 @@
-"""A real coordinator (uvicorn in a process of its own, real sockets). Each death cycle is a job of
-one task under a lease of 3 s: a process claims it, renews it, and is killed by SIGKILL at a moment
-drawn from a seed; another worker, which waits for work all the while, claims it again, uploads
-bytes and completes with their digest. Detection is from the death, seen by the kernel, to the event
-that makes the task claimable; recovery from the claim to the accepted result: both by the
-coordinator's own events and CLOCK_MONOTONIC, so that no polling blurs them. Steady cycles of claim,
-heartbeat and commit are timed in turn with a call of an empty FastAPI application.
+"""A real coordinator: uvicorn, sockets. A death cycle: a process claims the one task of a job, renews
+its lease of 3 s, and is killed by SIGKILL at a drawn moment; another worker waits for work all the
+while, claims it, uploads bytes and completes by their digest. The coordinator's own events tell
+when, by CLOCK_MONOTONIC, so that no polling blurs them. Steady cycles of claim, heartbeat and
+commit are timed in turn with an empty FastAPI application.
 
-On the composed stack worker containers are killed in mid-lease by the chaos experiment
-lease_recovery, and the times come from its history; what workers logged is given beside it.
+Composed stack: the experiment lease_recovery kills containers; its history and the logs tell.
 """
 
 import subprocess
