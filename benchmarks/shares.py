@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from benchmarks import stats
-from benchmarks.scenario import Bench
+from benchmarks.scenario import Bench, series
 from benchmarks.schema import Better, Comparison, Series
 
 Z = 1.959963984540054
@@ -76,6 +76,10 @@ def compared(comparator: str, ours: Outcomes, theirs: Outcomes) -> Comparison:
     )
 
 
+def _each(name: str, outcomes: Outcomes) -> Series:
+    return series(f"each outcome, {name}", "1 = well", [float(each) for each in outcomes])
+
+
 def report(
     bench: Bench,
     ours: Outcomes,
@@ -97,7 +101,10 @@ def report(
         variant=variant,
         better=Better.HIGHER,
         comparators={name: [share(outcomes)] for name, outcomes in found.items()},
-        figures=figures,
+        figures=[
+            *figures,
+            *(_each(name, outcomes) for name, outcomes in {"ours": ours, **found}.items()),
+        ],
         notes=[told, *notes],
     )
     tests = [compared(name, ours, outcomes) for name, outcomes in found.items()]

@@ -1,8 +1,8 @@
 """Each round kills one training by SIGKILL while it saves 8 MB, seen on the disk as parts without a
-manifest. It survived when `flash.submit(max_restarts=1)` ended well from a verified step before the
-torn one (the trainer compares every byte) and its newest checkpoint verifies by hash. Comparators
-save as much into one file, overwritten or renamed into place, are killed in the same save after the
-same delay, and the file is loaded. Only kills inside a window count.
+manifest. It survived when `flash.submit(max_restarts=1)` ended well from a verified step before
+the torn one (the trainer compares every byte) and its newest checkpoint verifies by hash.
+Comparators save as much into one file, overwritten or renamed into place, are killed in the same
+save after the same delay, and the file is loaded. Only kills inside a window count.
 
 Composed stack: the chaos experiment of that name kills containers; its history is counted.
 """

@@ -1,7 +1,8 @@
-"""A fan-out of 16 trials, every even one armed to end itself once between two saves, by exit code or
-SIGKILL, at a drawn step; the same unarmed; and armed in a loop of bare subprocesses that starts a
-crashed one again from nothing. The ways take turns, one trial at a time and with the default. All
-is counted from the run: an attempt executed the steps from where it took over to its last one.
+"""A fan-out of 16 trials, every even one armed to end itself once between two saves, by exit code
+or SIGKILL, at a drawn step; the same unarmed; and armed in a loop of bare subprocesses that
+starts a crashed one again from nothing. The ways take turns, one trial at a time and with the
+default. All is counted from the run: an attempt executed the steps from where it took over to
+its last one.
 
 Composed stack: the chaos experiment of that name, 16 trials on 4 workers, half of them armed, and
 workers killed under the others; all is counted from its history.

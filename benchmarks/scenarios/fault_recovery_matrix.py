@@ -1,8 +1,8 @@
-"""Five faults by `flash.submit(max_restarts=1)`: an import error; SystemExit in mid-run; SIGKILL from
-outside between saves, and in a save; a bit flipped in the newest checkpoint between two runs. Right
-is, as read from the run: the import error failed at once, typed as the application's; every other
-went on from the newest checkpoint that the fault left valid, and ended well. Manual interventions
-of bare torchrun are modelled; its crash is run.
+"""Five faults by `flash.submit(max_restarts=1)`: an import error; SystemExit in mid-run; SIGKILL
+from outside between saves, and in a save; a bit flipped in the newest checkpoint between two
+runs. Right is, as read from the run: the import error failed at once, typed as the
+application's; every other went on from the newest checkpoint that the fault left valid, and
+ended well. Manual interventions of bare torchrun are modelled; its crash is run.
 
 Composed stack: the chaos experiment of that name kills containers; each fault is judged.
 """

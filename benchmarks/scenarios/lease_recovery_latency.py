@@ -1,8 +1,8 @@
-"""A real coordinator: uvicorn, sockets. A death cycle: a process claims the one task of a job, renews
-its lease of 3 s, and is killed by SIGKILL at a drawn moment; another worker waits for work all the
-while, claims it, uploads bytes and completes by their digest. The coordinator's own events tell
-when, by CLOCK_MONOTONIC, so that no polling blurs them. Steady cycles of claim, heartbeat and
-commit are timed in turn with an empty FastAPI application.
+"""A real coordinator: uvicorn, sockets. A death cycle: a process claims the one task of a job,
+renews its lease of 3 s, and is killed by SIGKILL at a drawn moment; another worker waits for
+work all the while, claims it, uploads bytes and completes by their digest. The coordinator's own
+events tell when, by CLOCK_MONOTONIC, so that no polling blurs them. Steady cycles of claim,
+heartbeat and commit are timed in turn with an empty FastAPI application.
 
 Composed stack: the experiment lease_recovery kills containers; its history and the logs tell.
 """

@@ -8,7 +8,12 @@ import pytest
 from benchmarks import composed
 from benchmarks.faults import Strike
 from benchmarks.scenario import Bench
-from benchmarks.scenarios import checkpoint_integrity, fault_recovery_matrix, lease_recovery_latency
+from benchmarks.scenarios import (
+    checkpoint_integrity,
+    crash_storm,
+    fault_recovery_matrix,
+    lease_recovery_latency,
+)
 from benchmarks.scenarios.checkpoint_integrity import TRIAL, Kills, Naive, resumed
 from benchmarks.schema import Target, Unavailable
 
@@ -35,6 +40,33 @@ def test_a_run_killed_in_a_save_goes_on_from_the_verified_step_before(bench: Mak
     assert kills.survived
     assert all(kills.survived), kills.wrong
     assert len(kills.survived) + kills.missed == len(STRIKES)
+
+
+@pytest.mark.bench_stress
+@pytest.mark.timeout(900)
+def test_twenty_kills_in_a_save_are_all_survived(bench: Make) -> None:
+    here = bench(checkpoint_integrity, repeats=5, smoke=False)
+    checkpoint_integrity.run(here)
+    assert here.rows[0].median == 1.0, here.rows[0].notes
+
+
+@pytest.mark.bench_stress
+@pytest.mark.timeout(900)
+def test_twenty_dead_holders_are_all_detected_in_time(bench: Make) -> None:
+    here = bench(lease_recovery_latency, repeats=5, smoke=False)
+    lease_recovery_latency.run(here)
+    found = {row.variant: row for row in here.rows}
+    assert max(found["detection (MTTD)"].samples) <= 5.0
+    assert len(found["claim round trip"].samples) == 100
+
+
+@pytest.mark.bench_stress
+@pytest.mark.timeout(900)
+def test_a_storm_of_sixteen_is_completed(bench: Make) -> None:
+    here = bench(crash_storm, smoke=False)
+    crash_storm.run(here)
+    completed = [row for row in here.rows if row.variant.startswith("completed")]
+    assert [row.samples for row in completed] == [[16.0], [16.0]]
 
 
 def test_a_file_overwritten_in_place_is_torn_by_the_same_kills(bench: Make) -> None:
