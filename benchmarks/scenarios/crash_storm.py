@@ -26,7 +26,7 @@ from chaos.workloads.fan_out import EVERY, crash_step, way
 from flashruntime.launch.cores import usable_cores
 
 SEED = 11
-TRIALS, SMOKE_TRIALS = 16, 4
+TRIALS, SMOKE_TRIALS = 16, 2
 TRIAL = Trial(steps=100, every=EVERY, samples=100)
 LOOP = "loop that starts again from nothing"
 
