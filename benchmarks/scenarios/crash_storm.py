@@ -253,7 +253,7 @@ SCENARIO = Scenario(
     method=__doc__,
     unit="trials",
     better=Better.HIGHER,
-    budget_s=420,
+    budget_s=480,
     interval=Interval(start="the call of flash.submit", end="its return, all trials ended"),
     targets=composed.BOTH,
     run=run,

@@ -13,6 +13,7 @@ from benchmarks.scenarios import (
     crash_storm,
     fault_recovery_matrix,
     lease_recovery_latency,
+    proxy_overhead,
 )
 from benchmarks.scenarios.checkpoint_integrity import TRIAL, Kills, Naive, resumed
 from benchmarks.schema import Target, Unavailable
@@ -104,3 +105,10 @@ def test_without_an_engine_a_composed_scenario_says_so(
     here = bench(lease_recovery_latency, target=Target.COMPOSE)
     with pytest.raises(Unavailable, match="cannot run here"):
         composed.run(here, "lease_recovery", seed=1)
+
+
+def test_the_way_through_the_proxy_is_timed(bench: Make) -> None:
+    here = bench(proxy_overhead, target=Target.COMPOSE)
+    proxy_overhead.run(here)
+    assert [row.variant for row in here.rows] == ["node heartbeat", "upload of 1 MiB"]
+    assert all(row.median and row.comparators["direct"] for row in here.rows)
