@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help chaos test check up down heal clean
+.PHONY: help chaos test check bench bench-comparators up down heal clean
 
 export FLASHML_SETUP_T0 := $(shell date +%s)
 # Settings of the command line reach the scripts; unset ones stay unset, so that .env and the defaults count.
@@ -17,18 +17,26 @@ PY := .venv/bin/python
 WITH_MAKE := $(if $(shell command -v setpriv),setpriv --pdeathsig KILL)
 
 help: ## this list
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
-	@echo '  variables: WORKERS SEED EXPERIMENT FLASHML_ENGINE=never FLASHML_PORT BASE_IMAGE CA_BUNDLE TORCH_INDEX_URL'
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
+	@echo '  variables: WORKERS SEED EXPERIMENT COUNT ARGS FLASHML_ENGINE=never FLASHML_PORT BASE_IMAGE CA_BUNDLE TORCH_INDEX_URL'
 
-chaos: ## set up, then run the chaos experiments (EXPERIMENT="a b" SEED=7 WORKERS=3)
+chaos: ## set up, then run the chaos experiments (EXPERIMENT="a b" SEED=7 WORKERS=3 COUNT=20)
 	@docker/setup.sh stack
-	@$(WITH_MAKE) $(PY) -m chaos run $(EXPERIMENT) $(if $(SEED),--seed $(SEED)) $(if $(WORKERS),--workers $(WORKERS))
+	@$(WITH_MAKE) $(PY) -m chaos run $(EXPERIMENT) $(if $(SEED),--seed $(SEED)) $(if $(WORKERS),--workers $(WORKERS)) \
+	  $(if $(COUNT),--count $(COUNT))
 
 test: ## set up, then every test: check, torch tests in the image, integration tests on containers
 	@docker/setup.sh test
 	@$(MAKE) check
 	@docker run --rm --network none --label dev.flashruntime.owner=flashruntime flashruntime/test:local
 	@$(PY) -m pytest tests/integration
+
+bench: ## set up, then run the benchmarks (ARGS="--scenario submit_latency", ARGS=--smoke)
+	@docker/setup.sh stack
+	@$(PY) -m benchmarks run $(if $(findstring --scenario,$(ARGS)),,--all) $(ARGS)
+
+bench-comparators: ## make the image with ray and accelerate, which `make bench` then measures too
+	@docker/setup.sh bench
 
 check: ## lint, format, types, import rules, unit, contract and architecture tests (no engine needed)
 	@docker/setup.sh venv

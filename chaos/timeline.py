@@ -154,21 +154,26 @@ def _node(event: Event) -> str:
 
 def _marks(history: History) -> list[Mark]:
     """Return what happened, lane by lane: the jobs first, then the faults."""
-    roles, resumes = history.role_of(), _resumes(history)
+    resumes = _resumes(history)
     marks = []
     for event in history.events():
         if event.type in MARKS:
             label, tone = MARKS[event.type]
             if event.type == "LEASE_CLAIMED":
                 label, tone = resumes.get(str(event.lease_id), (label, tone))
-            lane = f"job {roles.get(str(event.job_id), '?')}"
+            lane = f"job {history.lanes.get(str(event.task_id), '?')}"
             detail = f"{event.data.get('node_id') or ''} {event.lease_id or ''}".strip()
             main = event.type in {"LEASE_CLAIMED", "TASK_COMMIT_ACCEPTED"}
             marks.append(Mark(lane, event.mono_ns, label, tone, detail, main))
-    marks.sort(key=lambda mark: mark.lane)
+    marks.sort(key=lambda mark: _order(mark.lane))
     for record in history.records:
         marks += _fault_marks(record)
     return marks
+
+
+def _order(lane: str) -> tuple[str, int]:
+    role, _, index = lane.partition("/")
+    return role, int(index or 0)
 
 
 def _resumes(history: History) -> dict[str, tuple[str, str]]:
@@ -185,7 +190,8 @@ def _resumes(history: History) -> dict[str, tuple[str, str]]:
         except HistoryError:
             continue
         refused = _refused(text(final.get("logs")) or "")
-        for task in items(final.get("tasks"))[:1]:
+        tasks = items(final.get("tasks"))
+        for task in tasks if len(tasks) == 1 else []:
             lease_id = str(task.get("lease_id"))
             if refused:
                 steps = ", ".join(str(step) for step in refused)
@@ -216,8 +222,9 @@ def _fault_marks(record: Record) -> list[Mark]:
         tone = "good" if landed == "landed" else "warn"
         return [Mark(lane, record.t_ns, landed, tone, "its receipt is complete", main=True)]
     is_of_fault = record.kind == "undo" and record.data.get("fault_id") is not None
-    if is_of_fault and record.data.get("state") == "done":
-        return [Mark(lane, record.t_ns, "undone", "good", str(record.data["action"]))]
+    words = {"early": "undone early", "done": "undone"}
+    if is_of_fault and (word := words.get(str(record.data.get("state")))) is not None:
+        return [Mark(lane, record.t_ns, word, "good", str(record.data["action"]))]
     return []
 
 
@@ -236,7 +243,7 @@ def _fault_spans(history: History) -> list[Span]:
 
 def _spans(history: History) -> list[Span]:
     """Return the leases: each from its claim to its end, the next claim, or the last event."""
-    events, roles, tones = history.events(), history.role_of(), holders(history)
+    events, tones = history.events(), holders(history)
     last = max((event.mono_ns for event in events), default=0)
     claims = {str(event.lease_id): event for event in events if event.type == "LEASE_CLAIMED"}
     begun: dict[str, Event] = {}
@@ -246,7 +253,7 @@ def _spans(history: History) -> list[Span]:
         claim = claims[str(began.lease_id)]
         node, number = _node(claim), claim.data.get("attempt_number")
         detail = f"attempt {number} on {node}"
-        lane = f"job {roles.get(str(claim.job_id), '?')}"
+        lane = f"job {history.lanes.get(str(claim.task_id), '?')}"
         spans.append(Span(lane, began.mono_ns, end_ns, node, detail, tones[node]))
 
     for event in events:

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Makes this checkout ready: setup.sh venv | stack | test
+# Makes this checkout ready: setup.sh venv | stack | test | bench
 #   venv   the controller's virtual environment
 #   stack  venv, engine, base image, runtime, helper and Toxiproxy images, .env for compose
 #   test   stack and the image that holds the tests
+#   bench  stack and the image with the frameworks that the benchmarks compare with
 # Everything is reused when its inputs did not change; independent steps run side by side.
 set -euo pipefail
 export FLASHML_SETUP_T0="${FLASHML_SETUP_T0:-$EPOCHSECONDS}"
@@ -113,6 +114,11 @@ runtime_image() {
     [ "$1" != test ] || build_from_base flashruntime/test:local --file docker/runtime.Dockerfile --target test .
 }
 
+bench_image() {
+    build flashruntime/bench:local --build-arg "PIP_INDEX_URL=$PIP_INDEX_URL" --secret "id=ca_bundle,src=$CA_BUNDLE" \
+        --file docker/bench.Dockerfile .
+}
+
 helper_image() { build_from_base flashruntime/helper:local --file docker/helper.Dockerfile .; }
 
 go_is_new_enough() {
@@ -178,7 +184,7 @@ engine_and_base() {
 
 main() {
     local goal=${1:-stack}
-    case "$goal" in venv | stack | test) ;; *) printf 'usage: %s [venv|stack|test]\n' "$0" >&2; exit 2 ;; esac
+    case "$goal" in venv | stack | test | bench) ;; *) printf 'usage: %s [venv|stack|test|bench]\n' "$0" >&2; exit 2 ;; esac
     [ "$goal" != stack ] || check_numbers
     one_at_a_time
     trap interrupted INT TERM
@@ -195,6 +201,10 @@ main() {
         start toxiproxy toxiproxy_image_or_report
     fi
     join
+    if [ "$goal" = bench ]; then
+        start bench bench_image
+        join
+    fi
     say "ready"
 }
 

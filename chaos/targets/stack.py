@@ -104,8 +104,10 @@ class ComposeStack:
         """Return what people may want to open."""
         api = self._containers.published(TOXIPROXY, 8474)
         port = self._containers.published(COORDINATOR, 8000)
+        clients = self._containers.published(TOXIPROXY, 8100)
         return {
             "coordinator": f"http://127.0.0.1:{port}",
+            "clients": f"http://127.0.0.1:{clients}",
             "toxiproxy": f"http://127.0.0.1:{api}",
             "compose project": self._project.name,
         }

@@ -1,0 +1,1 @@
+"""What flashruntime is compared with, run for real."""
