@@ -68,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("experiments", nargs="*", metavar="EXPERIMENT")
     run.add_argument("--seed", type=_seed, default=DEFAULT_SEED, help="default: %(default)s")
     run.add_argument("--workers", type=int, help="2 to 8; default: what the experiment states")
+    run.add_argument("--count", type=int, help="how often a fault is repeated, where it can be")
     run.add_argument("--dry-run", action="store_true", help="show schedule and targets, do nothing")
     run.add_argument(
         "--planted", metavar="BUG", help="run a deliberately broken build of the runtime"
@@ -146,6 +147,7 @@ def _run(arguments: argparse.Namespace, screen: Screen, machine: Callable[[], Ma
         out=arguments.out,
         keep_failed=arguments.keep_failed,
         planted=arguments.planted,
+        count=arguments.count,
     )
     runner.check_options(options)
     if arguments.dry_run:
@@ -222,8 +224,10 @@ def _show_plan(plan: Plan, screen: Screen) -> None:
         }
         when = ", ".join(f"{name}={value}" for name, value in trigger.items())
         params = ", ".join(f"{name}={value}" for name, value in action.params.items())
-        rows.append((action.fault_id, action.kind, action.target, when, params))
-    screen.table(("fault", "kind", "target", "fires when", "parameters"), rows)
+        back = str(action.comeback)
+        rows.append((action.fault_id, action.kind, action.target, when, back, params))
+    heads = ("fault", "kind", "target", "fires when", "undone", "parameters")
+    screen.table(heads, rows)
 
 
 def _check(arguments: argparse.Namespace, screen: Screen, _machine: Callable[[], Machine]) -> int:
@@ -243,6 +247,7 @@ def _replay(arguments: argparse.Namespace, screen: Screen, machine: Callable[[],
         out=arguments.out,
         keep_failed=arguments.keep_failed,
         planted=str(plan["planted"]) if plan["planted"] else None,
+        count=int(str(plan["count"])) if plan.get("count") else None,
     )
     experiment, started = registry.experiment(str(plan["experiment"])), machine()
     new = runner.prepare(experiment, options, started.images(options.planted))[0].to_json()

@@ -1,23 +1,36 @@
 """Brings a run to its end and writes down what is left of it: results, checkpoints, logs."""
 
-from collections.abc import Mapping
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 
-from chaos.history import HistoryWriter
-from chaos.model import ChaosError, Observation
+from chaos.model import ChaosError, JobView, JsonValue, Observation
 from chaos.observe import Observer
 from chaos.ports import World
 
+TICK_S = 0.5
+MAX_GAPS = 20
 
-def drain(observer: Observer, history: HistoryWriter, timeout_s: float) -> None:
-    """Wait until every job has ended; jobs that have not are noted, and judged."""
+
+def drain(observer: Observer, timeout_s: float, submit_due: Callable[[], bool]) -> None:
+    """Wait until every job has ended, and note those that have not.
+
+    `submit_due` submits those whose turn has come, and tells whether all were submitted.
+    """
 
     def ended(seen: Observation) -> bool:
         return bool(seen.jobs) and all(job.terminal for job in seen.jobs.values())
 
-    if not observer.wait(ended, timeout_s):
-        open_jobs = [role for role, job in observer.seen.jobs.items() if not job.terminal]
-        history.append("note", {"text": f"not ended within {timeout_s:g} s", "jobs": [*open_jobs]})
+    deadline = time.monotonic() + timeout_s
+    while (left_s := deadline - time.monotonic()) > 0:
+        done = submit_due()
+        if observer.wait(ended, left_s if done else min(TICK_S, left_s)) and done:
+            return
+    open_jobs = [role for role, job in observer.seen.jobs.items() if not job.terminal]
+    data: dict[str, JsonValue] = {"text": f"not ended within {timeout_s:g} s", "jobs": [*open_jobs]}
+    observer.history.append("note", data)
 
 
 def collect(world: World, roles: Mapping[str, str], observer: Observer) -> None:
@@ -31,19 +44,57 @@ def collect(world: World, roles: Mapping[str, str], observer: Observer) -> None:
             history.append("job_final", {"role": role, **world.runtime.final(job_id)})
         except (ChaosError, ValueError) as error:
             history.append("note", {"text": f"no end of job {role}", "error": repr(error)})
-        snapshot(world, role, observer, when="end")
+    snapshots(world, observer, when="end")
 
 
-def snapshot(world: World, role: str, observer: Observer, when: str) -> None:
-    """Write down the checkpoint tree of a job, every step verified by hash."""
-    job = observer.seen.jobs.get(role)
-    if job is None or job.task is None:
-        return
+def snapshots(world: World, observer: Observer, when: str) -> None:
+    """Write down the checkpoint tree of each task that has begun, every step verified by hash."""
+    for job in observer.seen.jobs.values():
+        if job.task is not None and job.task.attempts > 0:
+            _snapshot(world, job, job.task.task_id, observer, when)
+
+
+def _snapshot(world: World, job: JobView, task_id: str, observer: Observer, when: str) -> None:
     try:
-        tree = world.files.tree(job.job_id, job.task.task_id)
+        tree = world.files.tree(job.job_id, task_id)
     except ChaosError as error:
-        text = f"checkpoints of {role} cannot be read"
+        text = f"checkpoints of {job.role} cannot be read"
         observer.history.append("note", {"text": text, "error": repr(error)})
     else:
-        data = {"role": role, "when": when, **asdict(tree)}
+        data = {"role": job.role, "when": when, **asdict(tree)}
         observer.history.append("checkpoints", data, source="volume")
+
+
+def sequences(logs: Path) -> dict[str, JsonValue]:
+    """Return, of each log, how many lines it has, how many are numbered, and what is missing.
+
+    A process numbers its lines from 1, so that a 1 begins another one: nothing is missing there.
+    """
+    return {path.stem: _sequence(path) for path in sorted(logs.glob("*.log"))}
+
+
+def _sequence(path: Path) -> JsonValue:
+    lines = numbered = processes = last = 0
+    gaps: list[JsonValue] = []
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        for lines, number in enumerate(_numbers(stream), start=1):
+            if number is None:
+                continue
+            if number == 1:
+                processes += 1
+            elif number != last + 1 and len(gaps) < MAX_GAPS:
+                gaps.append({"line": lines, "after": last, "found": number})
+            numbered, last = numbered + 1, number
+    return {"lines": lines, "numbered": numbered, "processes": processes, "gaps": gaps}
+
+
+def _numbers(lines: Iterable[str]) -> Iterable[int | None]:
+    """Yield the number of each line, None for a line that is no numbered JSON object."""
+    for line in lines:
+        try:
+            told = json.loads(line)
+        except ValueError:
+            yield None
+            continue
+        number = told.get("seq") if isinstance(told, dict) else None
+        yield number if isinstance(number, int) else None

@@ -14,15 +14,17 @@ from functools import partial
 from pathlib import Path
 
 from chaos import collect
-from chaos.disturb import Disturber, Records, claimed_again
+from chaos.disturb import Disturber
 from chaos.history import HistoryWriter
 from chaos.journal import NAME as JOURNAL
 from chaos.journal import Journal, undo_all
+from chaos.load import Load
 from chaos.model import CannotRun, ChaosError, JobRequest, JsonMap, JsonValue, Observation, Undo
 from chaos.observe import POLL_S, Observer
 from chaos.ports import Fault, Machine, RunSpec
 from chaos.schedule import Plan
 from chaos.signals import Interrupted, Signals
+from chaos.stage import Records, claimed_again
 
 STEADY_S = 30.0
 RECOVER_S = 20.0
@@ -78,6 +80,7 @@ class Controller:
         spec = RunSpec(run.run_id, run.plan.workers, run.plan.planted)
         self._world = machine.world(spec)
         self._observer = Observer(self._world.runtime, self._world.files, self._history, run.poll_s)
+        self._load = Load(run.jobs, self._world.runtime, self._history)
 
     def carry_out(self) -> Outcome:
         """Run to the end; whatever happens, heal and audit before returning."""
@@ -116,12 +119,13 @@ class Controller:
         self._say("starting the stack")
         self._world.stack.up()
         self._become_steady()
-        roles = self._submit()
-        self._disturb(roles)
+        self._load.submit_due(self._observer.seen)
+        self._observer.start(self._load.roles)
+        self._disturb()
         self._heal_faults(until_steady=True)
         self._say("waiting for the jobs to end")
-        collect.drain(self._observer, self._history, self._run.plan.drain_s)
-        collect.collect(self._world, roles, self._observer)
+        collect.drain(self._observer, self._run.plan.drain_s, self._submit_due)
+        collect.collect(self._world, self._load.roles, self._observer)
 
     def _become_steady(self) -> None:
         if problems := self._unsteady():
@@ -137,29 +141,17 @@ class Controller:
             time.sleep(self._run.poll_s)
         return problems
 
-    def _submit(self) -> dict[str, str]:
-        roles = {}
-        for role, request in self._run.jobs.items():
-            roles[role] = self._world.runtime.submit(role, request)
-            data: JsonMap = {
-                "role": role,
-                "job_id": roles[role],
-                "lease_s": request.lease_s,
-            }
-            self._history.append("job_submitted", data)
-        return roles
+    def _submit_due(self) -> bool:
+        """Submit the jobs whose turn has come; return whether all are submitted."""
+        if self._load.submit_due(self._observer.seen):
+            self._observer.watch(self._load.roles)
+        return self._load.done
 
-    def _disturb(self, roles: Mapping[str, str]) -> None:
-        self._observer.start(roles)
+    def _disturb(self) -> None:
         records = Records(self._run.run_id, self._history, self._journal, self._machine.undo)
-        disturber = Disturber(self._faults, self._world, self._observer, records)
-        receipts = []
-        for action in self._run.plan.schedule:
-            self._say(f"waiting to fire {action.fault_id} at {action.target}")
-            receipts.append(disturber.carry_out(action))
-            self._say(f"{action.fault_id}: {receipts[-1].landed}")
-        for role in roles:
-            collect.snapshot(self._world, role, self._observer, when="disturbed")
+        disturber = Disturber(self._faults, self._world, self._observer, records, self._say)
+        receipts = disturber.run(self._run.plan.schedule, self._submit_due)
+        collect.snapshots(self._world, self._observer, when="disturbed")
         self._let_recover([r.lost_lease_id for r in receipts if r.lost_lease_id is not None])
 
     def _let_recover(self, lost: Sequence[str]) -> None:
@@ -202,6 +194,7 @@ class Controller:
         logs = self._run.folder / "logs"
         logs.mkdir(exist_ok=True)
         self._world.stack.save_logs(logs)
+        self._history.append("logs", collect.sequences(logs))
 
     def _remove_stack(self) -> None:
         self._say("removing the stack")

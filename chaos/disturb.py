@@ -1,14 +1,15 @@
-"""Fires the faults of a schedule in order: trigger, promise of the undo, fire, receipt."""
+"""Carries out a schedule: each fault in a thread of its own, from its trigger to its receipt."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict
+from queue import Empty, SimpleQueue
 
-from chaos.history import HistoryWriter
-from chaos.journal import Journal, undo_all
 from chaos.model import (
     Action,
     ChaosError,
-    Container,
+    Comeback,
     JsonMap,
     Landed,
     NoTarget,
@@ -16,177 +17,80 @@ from chaos.model import (
     Observation,
     Receipt,
     Target,
-    Undo,
 )
 from chaos.observe import Observer, holds
 from chaos.ports import Fault, World
+from chaos.stage import Records, Stage, claimed_again, resolvable
 
-TARGET_OF = "target of "
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """Where a run writes: what happened, and what must be undone."""
-
-    run_id: str
-    history: HistoryWriter
-    journal: Journal
-    carry_out: Callable[[Undo], None]
-
-
-class Stage:
-    """The scene of one fault."""
-
-    def __init__(
-        self,
-        action: Action,
-        world: World,
-        observer: Observer,
-        records: Records,
-        earlier: Mapping[str, Target],
-    ) -> None:
-        self._action = action
-        self._earlier = earlier
-        self.resolved: Target | None = None
-        self._world = world
-        self._observer = observer
-        self._records = records
-        self._promised: list[Undo] = []
-        self._promised_for: Target | None = None
-
-    @property
-    def action(self) -> Action:
-        """The scheduled fault."""
-        return self._action
-
-    @property
-    def world(self) -> World:
-        """What may be touched."""
-        return self._world
-
-    def target(self) -> Target:
-        """Resolve the symbolic target now; raise NoTarget or NotOurs."""
-        symbol = self._action.target
-        if symbol.startswith(TARGET_OF):
-            self.resolved = _earlier_target(symbol, self._earlier)
-        else:
-            seen, run_id = self.observation(), self._records.run_id
-            self.resolved = resolve(symbol, seen, self._world, run_id)
-        return self._covered(self.resolved)
-
-    def _covered(self, target: Target) -> Target:
-        """Refuse a target that moved on after the undo was promised: nothing would put it right."""
-        before = self._promised_for
-        if before is not None and before.container != target.container:
-            raise NoTarget(
-                f"{target.symbol} moved on between promise and fault: "
-                f"{_service(target)} is not {_service(before)}; it is not touched"
-            )
-        return target
-
-    def observation(self) -> Observation:
-        """Return the newest observation."""
-        return self._observer.seen
-
-    def wait(self, condition: Callable[[Observation], bool], timeout_s: float) -> bool:
-        """Wait for an observation, at most until the fault's deadline."""
-        return self._observer.wait(condition, min(timeout_s, self.remaining_s()))
-
-    def remaining_s(self) -> float:
-        """Return the seconds left until the fault's deadline, never below 0."""
-        return max(0.0, self._action.deadline_s - self._observer.elapsed_s())
-
-    def promise(self, action: str, args: JsonMap) -> None:
-        """Put an undo on disk."""
-        fault_id = self._action.fault_id
-        undo_id = f"{fault_id}/{len(self._promised)}"
-        undo = Undo(undo_id, self._records.run_id, fault_id, action, args)
-        self._records.journal.promise(undo)
-        self._promised.append(undo)
-        self._promised_for = self.resolved
-        self._records.history.append("undo", {"state": "promised", **asdict(undo)})
-
-    def undo_now(self) -> None:
-        """Carry out this fault's undos; raise ChaosError naming those that failed."""
-        failures = undo_all(tuple(reversed(self._promised)), self._records.carry_out, self._undone)
-        self._promised_for = None
-        if failures:
-            raise ChaosError("; ".join(failures))
-
-    def note(self, text: str, data: JsonMap) -> None:
-        """Write a note to the history."""
-        fault_id = self._action.fault_id
-        self._records.history.append("note", {"text": text, "fault_id": fault_id, **data})
-
-    def _undone(self, undo: Undo) -> None:
-        self._records.history.append("undo", {"state": "early", **asdict(undo)})
-
-
-def resolve(symbol: str, seen: Observation, world: World, run_id: str) -> Target:
-    """Return what a symbolic target stands for now.
-
-    Raise NoTarget where nothing matches, NotOurs where the container is not of this run.
-    """
-    if symbol == "coordinator":
-        return Target(symbol, container=_ours(world.containers.coordinator(), symbol, run_id))
-    if symbol.startswith("checkpoints of "):
-        return _task_target(symbol, symbol.removeprefix("checkpoints of "), seen)
-    if not symbol.startswith("holder of "):
-        known = "'holder of ROLE', 'checkpoints of ROLE', 'target of FAULT', 'coordinator'"
-        raise NoTarget(f"{symbol!r} is no target; use {known}")
-    held = _task_target(symbol, symbol.removeprefix("holder of "), seen)
-    if held.node_id is None:
-        raise NoTarget(f"{symbol}: nobody holds the lease now")
-    container = _ours(world.containers.of_node(held.node_id), symbol, run_id)
-    return replace(held, container=container, listener=world.network.listener_of(container))
-
-
-def _service(target: Target) -> str:
-    return target.container.service if target.container else "no container"
-
-
-def _earlier_target(symbol: str, earlier: Mapping[str, Target]) -> Target:
-    found = earlier.get(symbol.removeprefix(TARGET_OF))
-    if found is None:
-        raise NoTarget(f"{symbol}: that fault has not hit anything")
-    return replace(found, symbol=symbol)
-
-
-def _ours(container: Container, symbol: str, run_id: str) -> Container:
-    if container.run_id != run_id:
-        raise NotOurs(
-            f"{symbol}: container {container.container_id[:12]} carries the run label "
-            f"{container.run_id!r}, not {run_id!r}; it is not touched"
-        )
-    return container
-
-
-def _task_target(symbol: str, role: str, seen: Observation) -> Target:
-    job = seen.jobs.get(role)
-    if job is None or job.task is None:
-        raise NoTarget(f"{symbol}: no task of role {role!r} has been seen")
-    held = job.task.state == "LEASED"
-    return Target(
-        symbol,
-        node_id=job.task.node_id if held else None,
-        job_id=job.job_id,
-        task_id=job.task.task_id,
-        lease_id=job.task.lease_id if held else None,
-        attempt_number=job.task.attempts if held else None,
-    )
+RECLAIM_S = 20.0
+TICK_S = 0.2
+STOP_S = 5.0
+Ended = tuple[str, Receipt | BaseException]
 
 
 class Disturber:
     """Carries out a schedule; every fault ends with a receipt, whatever happens to it."""
 
     def __init__(
-        self, faults: Mapping[str, Fault], world: World, observer: Observer, records: Records
+        self,
+        faults: Mapping[str, Fault],
+        world: World,
+        observer: Observer,
+        records: Records,
+        say: Callable[[str], None],
     ) -> None:
         self._faults = faults
         self._world = world
         self._observer = observer
         self._records = records
+        self._say = say
         self._targets: dict[str, Target] = {}
+
+    def run(
+        self, schedule: Sequence[Action], meanwhile: Callable[[], object] = lambda: None
+    ) -> tuple[Receipt, ...]:
+        """Carry out a schedule and return its receipts; the caller's thread calls `meanwhile`.
+
+        A fault is armed once the one that it waits for has its receipt. That thread wakes up
+        often, so that it hears signals; when this raises, no fault touches anything any more.
+        """
+        ended: SimpleQueue[Ended] = SimpleQueue()
+        waiting, running = list(schedule), dict[str, threading.Thread]()
+        receipts: dict[str, Receipt] = {}
+        try:
+            while waiting or running:
+                meanwhile()
+                for action in [action for action in waiting if self._due(action)]:
+                    waiting.remove(action)
+                    running[action.fault_id] = self._start(action, ended)
+                with suppress(Empty):
+                    fault_id, result = ended.get(timeout=TICK_S)
+                    del running[fault_id]
+                    if isinstance(result, BaseException):
+                        raise result
+                    receipts[fault_id] = result
+                    self._say(f"{fault_id}: {result.landed}")
+        finally:
+            self._records.stop.set()
+            for thread in running.values():
+                thread.join(STOP_S)
+        return tuple(receipts[action.fault_id] for action in schedule)
+
+    def _due(self, action: Action) -> bool:
+        after = action.trigger.after
+        return after is None or after in self._observer.seen.receipts
+
+    def _start(self, action: Action, ended: SimpleQueue[Ended]) -> threading.Thread:
+        def carry_out() -> None:
+            try:
+                ended.put((action.fault_id, self.carry_out(action)))
+            except BaseException as error:  # noqa: BLE001 (thread boundary: `run` raises it)
+                ended.put((action.fault_id, error))
+
+        self._say(f"waiting to fire {action.fault_id} at {action.target}")
+        thread = threading.Thread(target=carry_out, name=f"fault-{action.fault_id}", daemon=True)
+        thread.start()
+        return thread
 
     def carry_out(self, action: Action) -> Receipt:
         """Wait for the trigger, fire and return the receipt, which is in the history by then."""
@@ -203,7 +107,20 @@ class Disturber:
         if stage.resolved is not None:
             self._targets[action.fault_id] = stage.resolved
         self._observer.receipt(action.fault_id, receipt.landed)
+        if action.comeback is not Comeback.AT_END:
+            self._bring_back(stage, receipt.lost_lease_id)
         return receipt
+
+    def _bring_back(self, stage: Stage, lost: str | None) -> None:
+        """Undo before the end; what fails is noted, and tried again when the run heals."""
+        if lost is not None and stage.action.comeback is Comeback.RECLAIMED:
+            self._observer.wait(
+                lambda seen: self._records.stop.is_set() or claimed_again(seen, lost), RECLAIM_S
+            )
+        try:
+            stage.undo_now()
+        except ChaosError as error:
+            stage.note("its target did not come back", {"error": str(error)})
 
     def _fire(self, fault: Fault, stage: Stage) -> Receipt:
         if (reason := self._never_came(stage)) is not None:
@@ -221,11 +138,12 @@ class Disturber:
         action = stage.action
 
         def ready(seen: Observation) -> bool:
-            return holds(action.trigger, seen) and _resolvable(action.target, seen)
+            return holds(action.trigger, seen) and resolvable(action.target, seen)
 
-        self._observer.hurry_checkpoints = action.trigger.checkpoints_at_least is not None
-        stage.wait(lambda seen: ready(seen) or _ended(action, seen), action.deadline_s)
-        self._observer.hurry_checkpoints = False
+        with ExitStack() as stack:
+            if action.trigger.checkpoints_at_least is not None:
+                stack.enter_context(self._observer.hurried(action.trigger.role))
+            stage.wait(lambda seen: ready(seen) or _ended(action, seen), action.deadline_s)
         seen = stage.observation()
         if ready(seen):
             return None
@@ -234,25 +152,6 @@ class Disturber:
         return f"the trigger did not come within {action.deadline_s:g} s"
 
 
-def claimed_again(seen: Observation, lease_id: str) -> bool:
-    """Whether the task of a lease has been claimed anew, or has ended."""
-    claims = [event for event in seen.events if event.get("type") == "LEASE_CLAIMED"]
-    task_ids = {event.get("task_id") for event in claims if event.get("lease_id") == lease_id}
-    if any(
-        job.terminal and job.task and job.task.task_id in task_ids for job in seen.jobs.values()
-    ):
-        return True
-    later = [event.get("lease_id") for event in claims if event.get("task_id") in task_ids]
-    return bool(later) and later[-1] != lease_id
-
-
 def _ended(action: Action, seen: Observation) -> bool:
     job = seen.jobs.get(action.trigger.role)
     return job is not None and job.terminal
-
-
-def _resolvable(symbol: str, seen: Observation) -> bool:
-    if not symbol.startswith("holder of "):
-        return True
-    job = seen.jobs.get(symbol.removeprefix("holder of "))
-    return job is not None and job.task is not None and job.task.state == "LEASED"

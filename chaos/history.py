@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
@@ -146,6 +147,32 @@ class History:
                 return job
         raise HistoryError(f"no job of role {role!r} was submitted")
 
+    @cached_property
+    def lanes(self) -> dict[str, str]:
+        """Task id -> "ROLE", or "ROLE/INDEX" of a job with several tasks, as observed."""
+        views = [job for job in self.of("task") if mapping(job.get("task"))]
+        found = {str(mapping(view["task"])["task_id"]): str(view["role"]) for view in views}
+        roles = self.role_of()
+        for event in self.events():
+            if event.task_id is not None and event.job_id in roles:
+                found.setdefault(event.task_id, roles[event.job_id])
+        return found
+
+    def likes(self) -> dict[str, str]:
+        """Return role -> the role of the job that nobody disturbed and that must end like it."""
+        jobs = {str(job["role"]): text(job.get("like")) for job in self.of("job_submitted")}
+        if not any(jobs.values()) and {"main", "reference"} <= set(jobs):
+            return {"main": "reference"}
+        return {role: like for role, like in jobs.items() if like is not None}
+
+    def task_ends(self, role: str) -> list[dict[str, JsonValue]]:
+        """Return the final records of the tasks of a job, each with its metrics."""
+        final = self.final(role)
+        tasks = items(final.get("tasks"))
+        if len(tasks) == 1:
+            return [{**tasks[0], "metrics": final.get("metrics") or tasks[0].get("metrics")}]
+        return tasks
+
     def final(self, role: str) -> JsonMap:
         """Return the last `job_final` record of a role; raise HistoryError where none is."""
         found = [data for data in self.of("job_final") if data.get("role") == role]
@@ -155,9 +182,14 @@ class History:
 
     def events(self, job_id: str | None = None) -> tuple[Event, ...]:
         """Return the coordinator's events, each id once, in the order of ids."""
+        if job_id is None:
+            return self._events
+        return tuple(event for event in self._events if event.job_id == job_id)
+
+    @cached_property
+    def _events(self) -> tuple[Event, ...]:
         found = {event.id: event for event in map(_event, self.of("event"))}
-        chosen = (event for event in found.values() if job_id in (None, event.job_id))
-        return tuple(sorted(chosen, key=lambda event: event.id))
+        return tuple(sorted(found.values(), key=lambda event: event.id))
 
     def heard_out(self, job_id: str) -> bool:
         """Whether the event that ends a job was heard, and so all before it: they come in order."""

@@ -11,6 +11,7 @@ from chaos.ports import Invariant
 SCHEMA = "chaos_v1"
 STANDING = (
     "history_complete",
+    "logs_complete",
     "faults_landed",
     "one_accepted_result",
     "fenced_holder",

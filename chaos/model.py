@@ -65,13 +65,21 @@ class Landed(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
+class Comeback(StrEnum):
+    """When what a fault took away is put back: its undos are carried out at that moment."""
+
+    AT_END = "at the end"
+    RECLAIMED = "once another attempt has the task"
+    AT_ONCE = "at once"
+
+
 @dataclass(frozen=True, slots=True)
 class Trigger:
     """A state to wait for: every condition that is given must hold at once.
 
-    `step_at_least` and `checkpoints_at_least` speak of the task of `role`; `after` names a fault
-    that has its receipt; `event` is the type of an event seen on the job of `role`; `elapsed_s`
-    counts from the submission.
+    `step_at_least` and `checkpoints_at_least` speak of the task of `role` ("ROLE/3" is the fourth
+    task of a job that has several); `after` names a fault that has its receipt; `event` is the
+    type of an event seen on the job of `role`; `elapsed_s` counts from the first submission.
     """
 
     role: str = "main"
@@ -84,12 +92,12 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One fault of a schedule.
+    """One fault of a schedule; it waits for its trigger alone, never for the faults before it.
 
     `target` is symbolic, resolved when the fault fires: "holder of ROLE" (the worker that holds
-    the lease), "checkpoints of ROLE" (the tree on the volume), "target of FAULT" (whatever an
-    earlier fault hit, also where it holds nothing any more) or "coordinator". Without its
-    receipt `deadline_s` after the submission, a fault has missed.
+    the lease), "task of ROLE", "checkpoints of ROLE" (the tree on the volume), "target of FAULT"
+    (whatever an earlier fault hit, also where it holds nothing any more) or "coordinator".
+    Without its receipt `deadline_s` after the first submission, a fault has missed.
     """
 
     fault_id: str
@@ -98,6 +106,7 @@ class Action:
     trigger: Trigger
     deadline_s: float
     params: JsonMap = field(default_factory=dict)
+    comeback: Comeback = Comeback.AT_END
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +167,11 @@ class Undo:
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """A job as a user would submit it: one command, with files placed beside it."""
+    """A job as a user would submit it: one command, with files placed beside it.
+
+    `task_params` make one task each. It is submitted once the job `starts_after` has ended. `like`
+    names the job that nobody disturbs and whose results must be the same.
+    """
 
     name: str
     command: tuple[str, ...]
@@ -168,6 +181,10 @@ class JobRequest:
     lease_s: float = 3.0
     max_task_attempts: int = 3
     keep_checkpoints: int = 3
+    task_params: tuple[JsonMap, ...] = ()
+    starts_after: str | None = None
+    like: str | None = None
+    expected: str = "SUCCEEDED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,18 +201,33 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job of the workload; `checkpoints` counts committed steps where a trigger asked."""
+    """A job of the workload, or one task of it: then `role` is "ROLE/INDEX", `state` the task's.
+
+    `checkpoints` counts committed steps. `tasks` are those of a job that has several; it has no
+    `task` itself.
+    """
 
     role: str
     job_id: str
     state: str
     task: TaskView | None = None
     checkpoints: int = 0
+    tasks: tuple[TaskView, ...] = ()
 
     @property
     def terminal(self) -> bool:
         """Whether the job has ended."""
-        return self.state in {"SUCCEEDED", "FAILED", "CANCELLED"}
+        return self.state in {"SUCCEEDED", "FAILED", "CANCELLED", "COMPLETED"}
+
+    def split(self) -> "tuple[JobView, ...]":
+        """Return itself or, of several tasks, itself without them and a view of each."""
+        if not self.tasks:
+            return (self,)
+        each = (
+            JobView(f"{self.role}/{index}", self.job_id, task.state, task)
+            for index, task in enumerate(self.tasks)
+        )
+        return (JobView(self.role, self.job_id, self.state), *each)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import TypeVar
 
@@ -54,7 +56,7 @@ class Observer:
         self._last_event = 0
         self._checkpoints_due_ns = 0
         self._failing: set[str] = set()
-        self.hurry_checkpoints = False
+        self._hurried: Counter[str] = Counter()
 
     @property
     def seen(self) -> Observation:
@@ -69,9 +71,24 @@ class Observer:
 
     def start(self, roles: Mapping[str, str]) -> None:
         """Watch these jobs (role -> job id)."""
-        self._roles = dict(roles)
+        self.watch(roles)
         self._began_ns = time.monotonic_ns()
         self._thread.start()
+
+    def watch(self, roles: Mapping[str, str]) -> None:
+        """From now on watch these jobs, and no others."""
+        self._roles = dict(roles)
+
+    @contextmanager
+    def hurried(self, role: str) -> Iterator[None]:
+        """Look at the checkpoints of a role at each poll meanwhile."""
+        with self._changed:
+            self._hurried[role] += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._hurried[role] -= 1
 
     def stop(self) -> None:
         """Stop watching; may be called twice, or without a start."""
@@ -97,7 +114,8 @@ class Observer:
 
     def poll(self) -> None:
         """Look once; what gives no answer keeps its last value, and is noted once a streak."""
-        jobs = {role: self._look(role, job_id) for role, job_id in self._roles.items()}
+        found = [view for role, job_id in self._roles.items() for view in self._look(role, job_id)]
+        jobs = {view.role: view for view in found}
         none: tuple[JsonMap, ...] = ()
         events = self._guarded("events", lambda: self._runtime.events(self._last_event), none)
         for event in events:
@@ -119,18 +137,31 @@ class Observer:
             self.poll()
             self._stop.wait(self._poll_s)
 
-    def _look(self, role: str, job_id: str) -> JobView:
-        before = self.seen.jobs.get(role, JobView(role, job_id, state="PENDING"))
-        job = self._guarded(f"job {role}", lambda: self._runtime.job(role, job_id), before)
-        if job.task is not None and not job.terminal and self._checkpoints_wanted():
+    def _look(self, role: str, job_id: str) -> tuple[JobView, ...]:
+        seen = self.seen.jobs
+        if role in seen and seen[role].terminal:
+            return tuple(view for view in seen.values() if view.job_id == job_id)
+        before = seen.get(role, JobView(role, job_id, state="PENDING"))
+        unknown = tuple(view for view in seen.values() if view.job_id == job_id) or (before,)
+        views = self._guarded(
+            f"job {role}", lambda: self._runtime.job(role, job_id).split(), unknown
+        )
+        return tuple(self._seen_of(view) for view in views)
+
+    def _seen_of(self, job: JobView) -> JobView:
+        """Complete what the coordinator says by what lies on the volume, and record changes."""
+        if job.task is not None and not job.terminal and self._checkpoints_wanted(job):
             self._look_at_checkpoints(job, job.task.task_id)
-        job = replace(job, checkpoints=len(self._committed.get(role, ())))
-        if job != before:
+        job = replace(job, checkpoints=len(self._committed.get(job.role, ())))
+        if job != self.seen.jobs.get(job.role):
             self.history.append("task", asdict(job), source="coordinator")
         return job
 
-    def _checkpoints_wanted(self) -> bool:
-        return self.hurry_checkpoints or time.monotonic_ns() >= self._checkpoints_due_ns
+    def _checkpoints_wanted(self, job: JobView) -> bool:
+        if self._hurried[job.role] > 0:
+            return True
+        has_begun = job.task is not None and job.task.attempts > 0
+        return has_begun and time.monotonic_ns() >= self._checkpoints_due_ns
 
     def _look_at_checkpoints(self, job: JobView, task_id: str) -> None:
         before = self._committed.get(job.role, ())

@@ -22,6 +22,7 @@ from chaos.schedule import Experiment, Plan, make_plan
 DEFAULT_SEED = 1
 DEFAULT_OUT = Path("chaos-runs")
 MIN_WORKERS, MAX_WORKERS = 2, 8
+MAX_COUNT = 1000
 EXIT_OF = {Verdict.VALID: 0, Verdict.VIOLATED: 1, Verdict.UNKNOWN: 3}
 EXIT_CANNOT_RUN = 4
 CANNOT_RUN = "cannot run"
@@ -31,13 +32,17 @@ PRECEDENCE = (EXIT_INTERRUPTED, 1, EXIT_CANNOT_RUN, 3)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run; `planted` names a deliberately broken build, which a judge must catch."""
+    """How to run; `planted` names a deliberately broken build, which a judge must catch.
+
+    `count` is how often the fault is repeated, None for as often as the experiment states.
+    """
 
     seed: int = DEFAULT_SEED
     workers: int | None = None
     out: Path = DEFAULT_OUT
     keep_failed: bool = False
     planted: str | None = None
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +88,19 @@ def prepare(
     """Return the plan of a run and the jobs that it submits; touches nothing."""
     check_options(options)
     workers = experiment.workers if options.workers is None else options.workers
-    jobs = registry.workload(experiment.workload).jobs(options.seed)
+    count = experiment.count if options.count is None else options.count
+    if options.count is not None and not (experiment.count and 1 <= count <= MAX_COUNT):
+        can = f"give 1 to {MAX_COUNT}" if experiment.count else "it repeats nothing"
+        raise UsageError(f"--count {count} for {experiment.name}: {can}")
+    jobs = registry.workload(experiment.workload).jobs(options.seed, count)
     plan = make_plan(
-        experiment, options.seed, workers, jobs, images=images, planted=options.planted
+        experiment,
+        options.seed,
+        workers,
+        jobs,
+        images=images,
+        planted=options.planted,
+        count=count,
     )
     kinds = registry.faults()
     if unknown := [action.kind for action in plan.schedule if action.kind not in kinds]:

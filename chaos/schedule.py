@@ -17,9 +17,11 @@ class Draw:
     """Seeded decisions by name: each depends on (seed, fault id, name) alone.
 
     So a fault that is added to a schedule, or asks for one decision more, shifts no other.
+    `count` is how often an experiment repeats its fault.
     """
 
     seed: int
+    count: int = 1
 
     def integer(self, fault_id: str, name: str, low: int, high: int) -> int:
         """Return an integer from low to high, both included."""
@@ -31,12 +33,18 @@ class Draw:
         return values[self.integer(fault_id, name, 0, len(values) - 1)]
 
 
+def expects(action: str, *classes: str, resumes: bool = False) -> dict[str, JsonValue]:
+    """Return the parameters by which a fault says what the runtime should call it, and do."""
+    return {"action": action, "classes": [*classes], "resumes": resumes}
+
+
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """A load, the faults that hit it and the invariants that must survive.
 
     `invariants` are names; every experiment is judged by the standing ones too. `quick` ones run
-    in `pytest chaos/`; `order` is the place in `list`. Modules in chaos.experiments hold one as
+    in `pytest chaos/`; `order` is the place in `list`; `count` is how often its fault is repeated
+    unless a caller says otherwise, 0 where it cannot be. Modules in chaos.experiments hold one as
     EXPERIMENT.
     """
 
@@ -49,6 +57,7 @@ class Experiment:
     order: int = 100
     quick: bool = True
     drain_s: float = 60.0
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +75,7 @@ class Plan:
     schedule: tuple[Action, ...]
     invariants: tuple[str, ...]
     images: Mapping[str, str]
+    count: int = 0
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the plan as JSON."""
@@ -89,6 +99,10 @@ def describe_job(request: JobRequest) -> JsonValue:
         "lease_s": request.lease_s,
         "max_task_attempts": request.max_task_attempts,
         "keep_checkpoints": request.keep_checkpoints,
+        "task_params": [dict(params) for params in request.task_params],
+        "starts_after": request.starts_after,
+        "like": request.like,
+        "expected": request.expected,
     }
 
 
@@ -108,6 +122,19 @@ def check_schedule(schedule: Sequence[Action]) -> None:
         seen.add(action.fault_id)
 
 
+def check_jobs(jobs: Mapping[str, JobRequest]) -> None:
+    """Raise UsageError where a job waits for one that is not before it, or is like nobody."""
+    seen: set[str] = set()
+    for role, request in jobs.items():
+        if request.starts_after is not None and request.starts_after not in seen:
+            raise UsageError(
+                f"job {role!r} starts after {request.starts_after!r}, not before it; reorder"
+            )
+        if request.like is not None and request.like not in jobs:
+            raise UsageError(f"job {role!r} is like {request.like!r}, which there is not")
+        seen.add(role)
+
+
 def make_plan(
     experiment: Experiment,
     seed: int,
@@ -116,10 +143,13 @@ def make_plan(
     *,
     images: Mapping[str, str],
     planted: str | None = None,
+    count: int | None = None,
 ) -> Plan:
     """Return the plan of one run."""
-    schedule = experiment.faults(Draw(seed))
+    times = experiment.count if count is None else count
+    schedule = experiment.faults(Draw(seed, times))
     check_schedule(schedule)
+    check_jobs(jobs)
     return Plan(
         experiment=experiment.name,
         summary=experiment.summary,
@@ -132,4 +162,5 @@ def make_plan(
         schedule=schedule,
         invariants=experiment.invariants,
         images=dict(images),
+        count=times,
     )

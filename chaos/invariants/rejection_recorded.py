@@ -6,8 +6,6 @@ from chaos.history import History, integer, items, mapping, text
 from chaos.model import JsonValue, Verdict
 from chaos.ports import Invariant
 
-ROLE = "main"
-
 
 def judge(history: History) -> tuple[Verdict, str]:
     """Compare what faults damaged with what the attempt that took over says of its resume."""
@@ -18,7 +16,8 @@ def judge(history: History) -> tuple[Verdict, str]:
     }
     if not damaged:
         return Verdict.UNKNOWN, "no checkpoint was damaged"
-    said = _said(text(history.final(ROLE).get("logs")) or "")
+    role = _damaged_role(history)
+    said = _said(text(history.final(role).get("logs")) or "")
     resumed = {text(line.get("manifest_id")) for line in said if line.get("event") == "resumed"}
     if loaded := resumed & set(damaged.values()):
         return Verdict.VIOLATED, f"{', '.join(map(str, loaded))} was damaged and has been loaded"
@@ -34,6 +33,16 @@ def judge(history: History) -> tuple[Verdict, str]:
     steps = [str(line.get("step")) for line in said if line.get("event") == "resumed"]
     refused = [f"step {step} refused ({reasons[step]})" for step in damaged]
     return Verdict.VALID, "; ".join([*refused, f"resumed from step {', '.join(steps)}"])
+
+
+def _damaged_role(history: History) -> str:
+    """Return the job whose checkpoint was damaged; one at most is in a run."""
+    for receipt in history.of("fault_receipt"):
+        evidence = mapping(receipt.get("evidence"))
+        if items(evidence.get("corrupted")):
+            lane = history.lanes.get(str(evidence.get("task_id")), "main")
+            return lane.partition("/")[0]
+    return "main"
 
 
 def _reason(line: dict[str, JsonValue]) -> str | None:

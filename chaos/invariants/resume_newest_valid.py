@@ -10,7 +10,6 @@ from chaos.history import Event, History, HistoryError, integer, items, mapping,
 from chaos.model import Verdict
 from chaos.ports import Invariant
 
-ROLE = "main"
 NOTHING = -1
 
 
@@ -35,8 +34,26 @@ class Resume:
 
 
 def judge(history: History) -> tuple[Verdict, str]:
+    """Judge each disturbed task that has checkpoints; the worst counts."""
+    roles = history.likes()
+    lanes = sorted(
+        {str(tree["role"]) for tree in history.of("checkpoints") if items(tree.get("lineage"))}
+    )
+    told: dict[Verdict, list[str]] = {}
+    for lane in [lane for lane in lanes if lane.partition("/")[0] in roles]:
+        verdict, why = _judge(history, lane)
+        told.setdefault(verdict, []).append(
+            why if len(roles) == 1 == len(told) else f"{lane}: {why}"
+        )
+    if not told:
+        raise HistoryError("no lineage of a disturbed job was recorded")
+    worst = Verdict.worst([*told])
+    return worst, "; ".join(told[worst])
+
+
+def _judge(history: History, lane: str) -> tuple[Verdict, str]:
     """Compare each takeover in the lineage with what had been seen before its claim."""
-    chain, claims, seen = _chain(history), _claims(history), _seen(history)
+    chain, claims, seen = _chain(history, lane), _claims(history, lane), _seen(history, lane)
     bad = _bad(history, seen, claims)
     for index, resume in enumerate(chain):
         claim = claims.get(resume.attempt_id)
@@ -56,7 +73,7 @@ def judge(history: History) -> tuple[Verdict, str]:
             found.manifest_id for found in mine
         }:
             return _unseen(resume, seen)
-    return _claimed_truly(history, chain)
+    return _claimed_truly(history, lane, chain)
 
 
 def _unseen(resume: Resume, seen: list[Seen]) -> tuple[Verdict, str]:
@@ -65,9 +82,10 @@ def _unseen(resume: Resume, seen: list[Seen]) -> tuple[Verdict, str]:
     return Verdict.UNKNOWN, f"{resume.attempt_id} took over {_told(resume)}, which nobody saw"
 
 
-def _claimed_truly(history: History, chain: list[Resume]) -> tuple[Verdict, str]:
+def _claimed_truly(history: History, lane: str, chain: list[Resume]) -> tuple[Verdict, str]:
     """Compare what the accepted attempt says of its resume with the lineage."""
-    task = items(history.final(ROLE)["tasks"])[0]
+    role, _, index = lane.partition("/")
+    task = items(history.final(role)["tasks"])[int(index or 0)]
     taken = {resume.attempt_id: resume for resume in chain}.get(str(task.get("lease_id")))
     if taken is None:
         return Verdict.UNKNOWN, f"the lineage has no attempt {task.get('lease_id')}"
@@ -80,10 +98,9 @@ def _claimed_truly(history: History, chain: list[Resume]) -> tuple[Verdict, str]
     return Verdict.VALID, f"resumed from {', then '.join(resumes)}: the newest valid one"
 
 
-def _chain(history: History) -> list[Resume]:
-    trees = [tree for tree in history.of("checkpoints") if tree.get("role") == ROLE]
-    if not trees or not (links := items(trees[-1].get("lineage"))):
-        raise HistoryError(f"no lineage of job {ROLE!r} was recorded")
+def _chain(history: History, lane: str) -> list[Resume]:
+    trees = [tree for tree in history.of("checkpoints") if tree.get("role") == lane]
+    links = items(trees[-1].get("lineage"))
     return [
         Resume(
             str(link["attempt_id"]),
@@ -94,16 +111,19 @@ def _chain(history: History) -> list[Resume]:
     ]
 
 
-def _claims(history: History) -> dict[str, Event]:
-    events = history.events(history.job_id(ROLE))
-    return {str(event.lease_id): event for event in events if event.type == "LEASE_CLAIMED"}
+def _claims(history: History, lane: str) -> dict[str, Event]:
+    return {
+        str(event.lease_id): event
+        for event in history.events()
+        if event.type == "LEASE_CLAIMED" and history.lanes.get(str(event.task_id)) == lane
+    }
 
 
-def _seen(history: History) -> list[Seen]:
+def _seen(history: History, lane: str) -> list[Seen]:
     return [
         Seen(str(s["manifest_id"]), str(s["attempt_id"]), step, record.t_ns, record.boot_id)
         for record in history.records
-        if record.kind in {"committed", "checkpoints"} and record.data.get("role") == ROLE
+        if record.kind in {"committed", "checkpoints"} and record.data.get("role") == lane
         for s in items(record.data.get("checkpoints", record.data.get("steps")))
         if s.get("manifest_id") and (step := integer(s.get("step"))) is not None
     ]

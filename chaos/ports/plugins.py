@@ -84,8 +84,8 @@ class Workload(Protocol):
         """Name of the workload, unique."""
         ...
 
-    def jobs(self, seed: int) -> Mapping[str, JobRequest]:
-        """Return role -> job, submitted in this order."""
+    def jobs(self, seed: int, count: int) -> Mapping[str, JobRequest]:
+        """Return role -> job, submitted in this order; `count` as in `Experiment`."""
         ...
 
 

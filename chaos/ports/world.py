@@ -102,7 +102,7 @@ class Runtime(Protocol):
         ...
 
     def job(self, role: str, job_id: str) -> JobView:
-        """Return the job with its task."""
+        """Return the job with its task, or with its tasks where it has several."""
         ...
 
     def events(self, after: int) -> tuple[JsonMap, ...]:
@@ -111,6 +111,8 @@ class Runtime(Protocol):
 
     def final(self, job_id: str) -> JsonMap:
         """Return {"job", "tasks", "artifacts", "metrics", "logs"} of a job, as JSON.
+
+        Of several tasks each has its own metrics and no logs are returned.
 
         Every artifact is {"key", "sha256", "size_bytes", "accepted", "bytes_sha256"}, the last
         one counted from the downloaded bytes (None where they cannot be read).

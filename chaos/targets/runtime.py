@@ -64,6 +64,7 @@ class CoordinatorRuntime:
             command=list(request.command),
             env=dict(request.env),
             inputs=inputs,
+            task_params=[dict(params) for params in request.task_params] or None,
             checkpoint=Checkpoints(keep=request.keep_checkpoints),
             outputs=Outputs(required=list(request.required_outputs), optional=[METRICS]),
             lease_seconds=request.lease_s,
@@ -81,11 +82,14 @@ class CoordinatorRuntime:
         return job_id
 
     def job(self, role: str, job_id: str) -> JobView:
-        """Return the job with its task."""
+        """Return the job with its task, or with its tasks where it has several."""
         with _answering():
             state = self._client.job(job_id).state
             tasks = self._client.tasks(job_id)
-        return JobView(role, job_id, state.value, _task_view(tasks[0]) if tasks else None)
+        views = tuple(_task_view(task) for task in tasks)
+        if len(views) > 1:
+            return JobView(role, job_id, state.value, tasks=views)
+        return JobView(role, job_id, state.value, views[0] if views else None)
 
     def events(self, after: int) -> tuple[JsonMap, ...]:
         """Return the events of the submitted jobs with an id above `after`, in order, as JSON.
@@ -107,7 +111,7 @@ class CoordinatorRuntime:
                 records = self._artifacts(job_id)
                 found = [self._download(record, Path(folder)) for record in records]
             job = self._client.job(job_id)
-            logs = self._client.logs(job_id, tail_lines=LOG_LINES)
+            logs = self._client.logs(job_id, tail_lines=LOG_LINES) if len(tasks) == 1 else ""
         return {
             "job": _json(job),
             "tasks": [_json(task) for task in tasks],

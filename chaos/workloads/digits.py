@@ -5,7 +5,7 @@ small, so that a step does not.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chaos.model import JobRequest
@@ -16,7 +16,6 @@ EVERY = 10
 WIDTH = 2048
 BATCH = 8
 LEASE_S = 3.0
-ROLES = ("main", "reference")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +24,9 @@ class Digits:
 
     name: str = "digits"
 
-    def jobs(self, seed: int) -> Mapping[str, JobRequest]:
+    def jobs(self, seed: int, count: int) -> Mapping[str, JobRequest]:
         """Return both jobs: alike but for their role."""
+        del count
         options = {
             "--steps": STEPS,
             "--every": EVERY,
@@ -43,7 +43,7 @@ class Digits:
             required_outputs=("metrics.json",),
             lease_s=LEASE_S,
         )
-        return dict.fromkeys(ROLES, request)
+        return {"main": replace(request, like="reference"), "reference": request}
 
 
 WORKLOAD = Digits()

@@ -124,7 +124,7 @@ class DigitsTwin:
 
     name = "digits"
 
-    def jobs(self, seed: int) -> dict[str, JobRequest]:
+    def jobs(self, seed: int, count: int) -> dict[str, JobRequest]:
         return JOBS
 
 

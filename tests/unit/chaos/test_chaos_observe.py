@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from chaos.disturb import claimed_again, resolve
 from chaos.model import (
     JobView,
     Landed,
@@ -16,6 +15,7 @@ from chaos.model import (
 )
 from chaos.observe import holds
 from chaos.ports import RunSpec
+from chaos.stage import claimed_again, resolve
 from chaos.testing import FakeMachine
 
 TASK = TaskView("t", "LEASED", node_id="worker-1", lease_id="l1", attempts=1, step=40)
