@@ -21,7 +21,8 @@ def drain(observer: Observer, timeout_s: float, submit_due: Callable[[], bool]) 
     """
 
     def ended(seen: Observation) -> bool:
-        return bool(seen.jobs) and all(job.terminal for job in seen.jobs.values())
+        is_seen = bool(seen.jobs) and observer.roles <= set(seen.jobs)
+        return is_seen and all(job.terminal for job in seen.jobs.values())
 
     deadline = time.monotonic() + timeout_s
     while (left_s := deadline - time.monotonic()) > 0:

@@ -150,8 +150,8 @@ class History:
     @cached_property
     def lanes(self) -> dict[str, str]:
         """Task id -> "ROLE", or "ROLE/INDEX" of a job with several tasks, as observed."""
-        views = [job for job in self.of("task") if mapping(job.get("task"))]
-        found = {str(mapping(view["task"])["task_id"]): str(view["role"]) for view in views}
+        views = [(mapping(job.get("task")).get("task_id"), job) for job in self.of("task")]
+        found = {str(task_id): str(job["role"]) for task_id, job in views if task_id}
         roles = self.role_of()
         for event in self.events():
             if event.task_id is not None and event.job_id in roles:

@@ -69,6 +69,11 @@ class Observer:
         """What gave no answer when it was asked last."""
         return tuple(sorted(self._failing))
 
+    @property
+    def roles(self) -> frozenset[str]:
+        """The roles of the jobs that are watched."""
+        return frozenset(self._roles)
+
     def start(self, roles: Mapping[str, str]) -> None:
         """Watch these jobs (role -> job id)."""
         self.watch(roles)

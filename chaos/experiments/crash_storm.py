@@ -40,11 +40,12 @@ def _crash(trial: int) -> Action:
 
 
 def _kill(draw: Draw, fault_id: str, trial: int) -> Action:
+    saves = draw.integer(fault_id, "checkpoints", 1, 3)
     return Action(
         fault_id=fault_id,
         kind="kill",
         target=f"holder of storm/{trial}",
-        trigger=Trigger(f"storm/{trial}", step_at_least=draw.integer(fault_id, "step", 21, 40)),
+        trigger=Trigger(f"storm/{trial}", checkpoints_at_least=saves),
         deadline_s=DEADLINE_S,
         params=expects("retry_task", "node_loss", "worker_crash", resumes=True),
         comeback=Comeback.AT_ONCE,

@@ -11,18 +11,18 @@ CYCLE_S = 30.0
 
 
 def faults(draw: Draw) -> tuple[Action, ...]:
-    """Kill the holder of each cycle at a seeded step, after its first checkpoints."""
+    """Kill the holder of each cycle once it has a seeded number of checkpoints."""
     numbers = range(1, draw.count + 1)
     return tuple(_kill(draw, number, f"kill-{number:03d}") for number in numbers)
 
 
 def _kill(draw: Draw, number: int, fault_id: str) -> Action:
-    step = draw.integer(fault_id, "step", 25, 90)
+    saves = draw.integer(fault_id, "checkpoints", 1, 3)
     return Action(
         fault_id=fault_id,
         kind="kill",
         target=f"holder of {role(number)}",
-        trigger=Trigger(role(number), step_at_least=step),
+        trigger=Trigger(role(number), checkpoints_at_least=saves),
         deadline_s=CYCLE_S * (number + 1),
         params=expects("retry_task", "node_loss", "worker_crash", resumes=True),
         comeback=Comeback.RECLAIMED,

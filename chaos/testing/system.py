@@ -257,7 +257,7 @@ class FakeSystem:
 
     def save_logs(self, folder: Path) -> None:
         """Write one log."""
-        (folder / "coordinator.log").write_text("{}\n", encoding="utf-8")
+        (folder / "coordinator.log").write_text('{"seq": 1}\n', encoding="utf-8")
 
     def addresses(self) -> Mapping[str, str]:
         """Return a made-up address."""

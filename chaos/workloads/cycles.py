@@ -7,8 +7,8 @@ from pathlib import Path
 from chaos.model import JobRequest
 
 SCRIPT = Path(__file__).resolve().parents[1] / "payloads" / "trial.py"
-STEPS = 200
-EVERY = 10
+STEPS = 160
+EVERY = 20
 LEASE_S = 3.0
 
 

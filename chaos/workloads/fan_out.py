@@ -14,6 +14,7 @@ SCRIPT = Path(__file__).resolve().parents[1] / "payloads" / "trial.py"
 TRIALS = 16
 STEPS = 100
 EVERY = 10
+SAMPLES = 3000
 LEASE_S = 3.0
 WAYS = ("exit", "kill")
 
@@ -53,8 +54,15 @@ def _params(trial: int, crash: str, step: int) -> JsonMap:
 def _request(
     seed: int, params: list[JsonMap], starts_after: str | None = None, like: str | None = None
 ) -> JobRequest:
-    options = {"--steps": STEPS, "--every": EVERY, "--seed": seed % 2**32, "--trial": "{trial}"}
-    options |= {"--crash": "{crash}", "--crash-at": "{at}"}
+    options = {
+        "--steps": STEPS,
+        "--every": EVERY,
+        "--samples": SAMPLES,
+        "--seed": seed % 2**32,
+        "--trial": "{trial}",
+        "--crash": "{crash}",
+        "--crash-at": "{at}",
+    }
     return JobRequest(
         name="fan-out",
         command=("python3", SCRIPT.name, *(str(w) for pair in options.items() for w in pair)),

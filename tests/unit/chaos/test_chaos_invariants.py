@@ -109,6 +109,8 @@ class Story:
         names = ("containers", "networks", "volumes", "toxics", "paused")
         clean: dict[str, Any] = {name: [] for name in names}
         self.add("audit", kept=False, **clean)
+        log = {"lines": 9, "numbered": 8, "processes": 1, "gaps": []}
+        self.add("logs", coordinator=log)
         self.add("end", end="completed", reason=None)
 
 
