@@ -106,7 +106,7 @@ class Disturber:
         self._records.history.append("fault_receipt", {**data, **asdict(receipt)})
         if stage.resolved is not None:
             self._targets[action.fault_id] = stage.resolved
-        self._observer.receipt(action.fault_id, receipt.landed)
+        self._observer.receipt(action.fault_id, receipt)
         if action.comeback is not Comeback.AT_END:
             self._bring_back(stage, receipt.lost_lease_id)
         return receipt

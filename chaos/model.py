@@ -232,12 +232,24 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is known of the system at one moment; `events` are the coordinator's own, in order."""
+    """What is known of the system at one moment; `events` are the coordinator's own, in order.
+
+    `lost` are the leases whose holders faults took away, known before the coordinator notices.
+    """
 
     elapsed_s: float = 0.0
     jobs: Mapping[str, JobView] = field(default_factory=dict)
     events: tuple[JsonMap, ...] = ()
     receipts: Mapping[str, Landed] = field(default_factory=dict)
+    lost: frozenset[str] = frozenset()
+
+    def holder(self, role: str) -> TaskView | None:
+        """Return the task of a role while somebody holds it, and was not taken away."""
+        job = self.jobs.get(role)
+        task = job.task if job else None
+        if task is None or task.state != "LEASED" or task.lease_id in self.lost:
+            return None
+        return task
 
     def events_of(self, task_id: str, *types: str) -> tuple[JsonMap, ...]:
         """Return the events of a task, of these types or of all, in order."""

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import TypeVar
 
 from chaos.history import HistoryWriter, integer
-from chaos.model import Checkpoint, JobView, JsonMap, JsonValue, Landed, Observation, Trigger
+from chaos.model import Checkpoint, JobView, JsonMap, JsonValue, Observation, Receipt, Trigger
 from chaos.ports import Files, Runtime
 
 POLL_S = 0.1
@@ -105,11 +105,12 @@ class Observer:
         """Return the seconds since `start`."""
         return (time.monotonic_ns() - self._began_ns) / 1e9
 
-    def receipt(self, fault_id: str, landed: Landed) -> None:
+    def receipt(self, fault_id: str, receipt: Receipt) -> None:
         """Make a receipt visible to triggers."""
+        lost = {receipt.lost_lease_id} if receipt.lost_lease_id else set[str]()
         with self._changed:
-            receipts = {**self._seen.receipts, fault_id: landed}
-            self._seen = replace(self._seen, receipts=receipts)
+            receipts = {**self._seen.receipts, fault_id: receipt.landed}
+            self._seen = replace(self._seen, receipts=receipts, lost=self._seen.lost | lost)
             self._changed.notify_all()
 
     def wait(self, condition: Callable[[Observation], bool], timeout_s: float) -> bool:

@@ -171,7 +171,7 @@ def resolvable(symbol: str, seen: Observation) -> bool:
     job = seen.jobs.get(role_in(symbol))
     if job is None or job.task is None:
         return not symbol.startswith(("holder of ", "task of ", "checkpoints of "))
-    return not symbol.startswith("holder of ") or job.task.state == "LEASED"
+    return not symbol.startswith("holder of ") or seen.holder(role_in(symbol)) is not None
 
 
 def _service(target: Target) -> str:
@@ -198,7 +198,7 @@ def _task_target(symbol: str, role: str, seen: Observation) -> Target:
     job = seen.jobs.get(role)
     if job is None or job.task is None:
         raise NoTarget(f"{symbol}: no task of role {role!r} has been seen")
-    held = job.task.state == "LEASED"
+    held = seen.holder(role) is not None
     return Target(
         symbol,
         node_id=job.task.node_id if held else None,

@@ -13,6 +13,7 @@ from chaos.ports import Scene
 
 DEATH_TIMEOUT_S = 10.0
 KILLED = 137
+LOOK_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,13 @@ class KillInWriteWindow:
 
     def fire(self, scene: Scene) -> JsonMap:
         """Kill in an open window, again where the window had closed, until the deadline."""
-        tries = 0
+        tries = kills = 0
         while True:
             tries += 1
             tried = _one_try(scene)
-            if _torn(tried) or "exit_code" not in tried or not _next_try(scene, tried):
-                return {**tried, "tries": tries}
+            kills += tried.get("exit_code") is not None
+            if _torn(tried) or "lease_id" not in tried or not _next_try(scene, tried):
+                return {**tried, "tries": tries, "kills": kills}
 
     def receipt(self, scene: Scene, fired: JsonMap) -> Receipt:
         """Landed where the death left parts without a manifest, and no commit of that step."""
@@ -51,8 +53,13 @@ def _one_try(scene: Scene) -> JsonMap:
     container, files = _worker(target), scene.world.files
     job_id, task_id, lease_id = str(target.job_id), str(target.task_id), str(target.lease_id)
     min_step = integer(scene.action.params.get("min_step")) or 0
-    window = files.wait_write_window(target, min_step, scene.remaining_s())
-    if window is None:
+    while (left_s := min(LOOK_S, scene.remaining_s())) > 0:
+        if (window := files.wait_write_window(target, min_step, left_s)) is not None:
+            break
+        held = scene.observation().holder(scene.action.trigger.role)
+        if held is None or held.lease_id != lease_id:
+            return {"reason": "another attempt took the task over", "lease_id": lease_id}
+    else:
         return {"reason": "the holder opened no write window before the deadline"}
     at_ns = time.monotonic_ns()
     scene.world.containers.kill(container)
@@ -84,14 +91,18 @@ def _torn(fired: JsonMap) -> bool:
 
 def _next_try(scene: Scene, tried: JsonMap) -> bool:
     """Heal, and wait until another attempt holds the task; False where there is no time left."""
+    role = scene.action.trigger.role
 
     def held_again(seen: Observation) -> bool:
-        job = seen.jobs.get(scene.action.trigger.role)
-        task = job.task if job else None
-        return task is not None and task.state == "LEASED" and task.lease_id != tried["lease_id"]
+        held = seen.holder(role)
+        return held is not None and held.lease_id != tried["lease_id"]
+
+    def held_or_ended(seen: Observation) -> bool:
+        return held_again(seen) or (role in seen.jobs and seen.jobs[role].terminal)
 
     scene.undo_now()
-    if scene.remaining_s() <= 0 or not scene.wait(held_again, scene.remaining_s()):
+    scene.wait(held_or_ended, scene.remaining_s())
+    if scene.remaining_s() <= 0 or not held_again(scene.observation()):
         return False
     scene.promise("start_container", {"service": _worker(scene.target()).service})
     return True

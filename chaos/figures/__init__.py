@@ -108,12 +108,12 @@ def integrity(history: History) -> dict[str, JsonValue]:
         for receipt in history.of("fault_receipt")
         if receipt.get("kind") == WINDOW and receipt.get("landed") == Landed.LANDED
     ]
-    tries = sum(
-        integer(mapping(receipt.get("evidence")).get("tries")) or 0
+    kills = sum(
+        integer(mapping(receipt.get("evidence")).get("kills")) or 0
         for receipt in history.of("fault_receipt")
         if receipt.get("kind") == WINDOW
     )
-    if not tries:
+    if not kills:
         return {}
     steps = [_taken_over(history, str(hit.get("lease_id"))) for hit in hits]
     survived = [
@@ -123,7 +123,7 @@ def integrity(history: History) -> dict[str, JsonValue]:
     ]
     return {
         "kills_in_window": len(hits),
-        "windows_missed": tries - len(hits),
+        "windows_missed": kills - len(hits),
         "integrity_rate": round(len(survived) / len(hits), 4) if hits else None,
         "resumed_from": [*steps],
     }

@@ -25,7 +25,7 @@ from chaos.model import (
 )
 from chaos.ports import Death, Flip, RunSpec, WriteWindow
 
-LAST_STEP = 60
+LAST_STEP = 200
 CHECKPOINT_EVERY = 3
 EXPIRES_AFTER = 3
 

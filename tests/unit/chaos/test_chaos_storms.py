@@ -78,7 +78,9 @@ def test_a_victim_comes_back_once_its_task_was_claimed_again(
     harness: Any, kill: Any, action: Any
 ) -> None:
     """So that a schedule may kill more often than there are workers."""
-    kills = [replace(action(4 + 8 * n, f"kill-{n}"), comeback=Comeback.RECLAIMED) for n in range(6)]
+    kills = [
+        replace(action(5 + 25 * n, f"kill-{n}"), comeback=Comeback.RECLAIMED) for n in range(6)
+    ]
     assert harness.run(kill(), *kills).end is End.COMPLETED
     history = harness.history
     assert {receipt["landed"] for receipt in history.of("fault_receipt")} == {"landed"}
