@@ -5,7 +5,7 @@ Durations are computed only between times of equal boot id.
 
 from dataclasses import dataclass
 
-from chaos.history import Event, History, integer, mapping, text
+from chaos.history import Event, History, Record, integer, items, mapping, text
 
 NOTICED = {"LEASE_EXPIRED", "TASK_REQUEUED"}
 NS = 1_000_000_000
@@ -100,11 +100,32 @@ def _commit(history: History, claim: Event) -> float | None:
 
 def _progress(history: History, began: tuple[str, int], leases: set[str]) -> float | None:
     boot_id, began_ns = began
-    for record in history.records:
-        task = mapping(record.data.get("task")) if record.kind == "task" else {}
-        seen = text(task.get("lease_id")) in leases and integer(task.get("step")) is not None
-        if seen and record.boot_id == boot_id and record.t_ns >= began_ns:
-            return (record.t_ns - began_ns) / NS
+    times = [
+        at_ns
+        for record in history.records
+        if record.boot_id == boot_id
+        for at_ns in [_stepped_at(record, leases)]
+        if at_ns is not None and at_ns >= began_ns
+    ]
+    return (min(times) - began_ns) / NS if times else None
+
+
+def _stepped_at(record: Record, leases: set[str]) -> int | None:
+    """Return when a record shows a step of one of these leases: told, saved, or cut off in a save.
+
+    A worker that is killed soon after it took over may never have told a step.
+    """
+    if record.kind == "task":
+        task = mapping(record.data.get("task"))
+        told = text(task.get("lease_id")) in leases and integer(task.get("step")) is not None
+        return record.t_ns if told else None
+    if record.kind == "committed":
+        saved = any(text(s.get("attempt_id")) in leases for s in items(record.data.get("steps")))
+        return record.t_ns if saved else None
+    if record.kind == "fault_receipt":
+        evidence = mapping(record.data.get("evidence"))
+        hit = text(evidence.get("lease_id")) in leases
+        return integer(evidence.get("window_seen_ns")) if hit else None
     return None
 
 

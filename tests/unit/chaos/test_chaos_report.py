@@ -48,7 +48,7 @@ def parsed(text: str) -> Nesting:
 
 @pytest.fixture
 def told_run(harness: Any, kill: Any, action: Any) -> tuple[Judgement, History]:
-    harness.run(kill(), action(5))
+    harness.run(kill(), action(60))
     history = harness.history
     return judge(history, registry.invariants(invariants_of(history))), history
 
