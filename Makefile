@@ -18,11 +18,12 @@ WITH_MAKE := $(if $(shell command -v setpriv),setpriv --pdeathsig KILL)
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
-	@echo '  variables: WORKERS SEED EXPERIMENT FLASHML_ENGINE=never FLASHML_PORT BASE_IMAGE CA_BUNDLE TORCH_INDEX_URL'
+	@echo '  variables: WORKERS SEED EXPERIMENT COUNT FLASHML_ENGINE=never FLASHML_PORT BASE_IMAGE CA_BUNDLE TORCH_INDEX_URL'
 
-chaos: ## set up, then run the chaos experiments (EXPERIMENT="a b" SEED=7 WORKERS=3)
+chaos: ## set up, then run the chaos experiments (EXPERIMENT="a b" SEED=7 WORKERS=3 COUNT=20)
 	@docker/setup.sh stack
-	@$(WITH_MAKE) $(PY) -m chaos run $(EXPERIMENT) $(if $(SEED),--seed $(SEED)) $(if $(WORKERS),--workers $(WORKERS))
+	@$(WITH_MAKE) $(PY) -m chaos run $(EXPERIMENT) $(if $(SEED),--seed $(SEED)) $(if $(WORKERS),--workers $(WORKERS)) \
+	  $(if $(COUNT),--count $(COUNT))
 
 test: ## set up, then every test: check, torch tests in the image, integration tests on containers
 	@docker/setup.sh test

@@ -9,8 +9,9 @@ from chaos.model import Verdict
 from chaos.runner import Result
 from chaos.schedule import Experiment
 
+LONG = [pytest.mark.bench_stress, pytest.mark.timeout(900)]
 EXPERIMENTS = [
-    pytest.param(each, id=each.name, marks=[] if each.quick else [pytest.mark.bench_stress])
+    pytest.param(each, id=each.name, marks=[] if each.quick else LONG)
     for each in registry.experiments()
 ]
 

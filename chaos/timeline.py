@@ -154,14 +154,14 @@ def _node(event: Event) -> str:
 
 def _marks(history: History) -> list[Mark]:
     """Return what happened, lane by lane: the jobs first, then the faults."""
-    roles, resumes = history.role_of(), _resumes(history)
+    resumes = _resumes(history)
     marks = []
     for event in history.events():
         if event.type in MARKS:
             label, tone = MARKS[event.type]
             if event.type == "LEASE_CLAIMED":
                 label, tone = resumes.get(str(event.lease_id), (label, tone))
-            lane = f"job {roles.get(str(event.job_id), '?')}"
+            lane = f"job {history.lanes.get(str(event.task_id), '?')}"
             detail = f"{event.data.get('node_id') or ''} {event.lease_id or ''}".strip()
             main = event.type in {"LEASE_CLAIMED", "TASK_COMMIT_ACCEPTED"}
             marks.append(Mark(lane, event.mono_ns, label, tone, detail, main))
@@ -185,7 +185,8 @@ def _resumes(history: History) -> dict[str, tuple[str, str]]:
         except HistoryError:
             continue
         refused = _refused(text(final.get("logs")) or "")
-        for task in items(final.get("tasks"))[:1]:
+        tasks = items(final.get("tasks"))
+        for task in tasks if len(tasks) == 1 else []:
             lease_id = str(task.get("lease_id"))
             if refused:
                 steps = ", ".join(str(step) for step in refused)
@@ -236,7 +237,7 @@ def _fault_spans(history: History) -> list[Span]:
 
 def _spans(history: History) -> list[Span]:
     """Return the leases: each from its claim to its end, the next claim, or the last event."""
-    events, roles, tones = history.events(), history.role_of(), holders(history)
+    events, tones = history.events(), holders(history)
     last = max((event.mono_ns for event in events), default=0)
     claims = {str(event.lease_id): event for event in events if event.type == "LEASE_CLAIMED"}
     begun: dict[str, Event] = {}
@@ -246,7 +247,7 @@ def _spans(history: History) -> list[Span]:
         claim = claims[str(began.lease_id)]
         node, number = _node(claim), claim.data.get("attempt_number")
         detail = f"attempt {number} on {node}"
-        lane = f"job {roles.get(str(claim.job_id), '?')}"
+        lane = f"job {history.lanes.get(str(claim.task_id), '?')}"
         spans.append(Span(lane, began.mono_ns, end_ns, node, detail, tones[node]))
 
     for event in events:

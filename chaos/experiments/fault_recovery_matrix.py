@@ -42,7 +42,7 @@ def _kills(draw: Draw) -> tuple[Action, ...]:
             Trigger(role, checkpoints_at_least=checkpoints),
             DEADLINE_S,
             params,
-            Comeback.RECLAIMED,
+            Comeback.AT_ONCE,
         )
         for name, kind, role, checkpoints, params in (
             ("kill", "kill", KILLED, saves, LOST),

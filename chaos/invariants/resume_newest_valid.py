@@ -11,6 +11,7 @@ from chaos.model import Verdict
 from chaos.ports import Invariant
 
 NOTHING = -1
+NONE_FOLLOWED = "no attempt was followed by another"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +43,21 @@ def judge(history: History) -> tuple[Verdict, str]:
     told: dict[Verdict, list[str]] = {}
     for lane in [lane for lane in lanes if lane.partition("/")[0] in roles]:
         verdict, why = _judge(history, lane)
-        told.setdefault(verdict, []).append(
-            why if len(roles) == 1 == len(told) else f"{lane}: {why}"
-        )
+        told.setdefault(verdict, []).append(why if lane == "main" else f"{lane} {why}")
     if not told:
         raise HistoryError("no lineage of a disturbed job was recorded")
     worst = Verdict.worst([*told])
-    return worst, "; ".join(told[worst])
+    if worst is not Verdict.VALID or len(told[worst]) == 1:
+        return worst, "; ".join(told[worst])
+    resumed = [why for why in told[worst] if NONE_FOLLOWED not in why]
+    rest = len(told[worst]) - len(resumed)
+    return worst, "; ".join([*resumed, *([f"{rest} had nothing to resume"] if rest else [])])
 
 
 def _judge(history: History, lane: str) -> tuple[Verdict, str]:
     """Compare each takeover in the lineage with what had been seen before its claim."""
     chain, claims, seen = _chain(history, lane), _claims(history, lane), _seen(history, lane)
-    bad = _bad(history, seen, claims)
+    bad = _bad(history, lane, seen, claims)
     for index, resume in enumerate(chain):
         claim = claims.get(resume.attempt_id)
         if claim is None:
@@ -94,7 +97,7 @@ def _claimed_truly(history: History, lane: str, chain: list[Resume]) -> tuple[Ve
         return Verdict.VIOLATED, f"the result says resumed_from {said}, it took over {_told(taken)}"
     resumes = [_told(resume) for resume in chain[1:]]
     if not resumes:
-        return Verdict.VALID, "no attempt was followed by another, so none resumed"
+        return Verdict.VALID, f"{NONE_FOLLOWED}, so none resumed"
     return Verdict.VALID, f"resumed from {', then '.join(resumes)}: the newest valid one"
 
 
@@ -129,7 +132,9 @@ def _seen(history: History, lane: str) -> list[Seen]:
     ]
 
 
-def _bad(history: History, seen: list[Seen], claims: dict[str, Event]) -> set[str | None]:
+def _bad(
+    history: History, lane: str, seen: list[Seen], claims: dict[str, Event]
+) -> set[str | None]:
     """Return the manifests of checkpoints that a fault damaged, or that were found damaged.
 
     A fault says which step it damaged, and when: that of an attempt claimed before.
@@ -142,7 +147,8 @@ def _bad(history: History, seen: list[Seen], claims: dict[str, Event]) -> set[st
     }
     for receipt in history.of("fault_receipt"):
         evidence, at_ns = mapping(receipt.get("evidence")), integer(receipt.get("took_effect_ns"))
-        if "after_sha256" in evidence and at_ns is not None:
+        here = history.lanes.get(str(evidence.get("task_id")), lane) == lane
+        if "after_sha256" in evidence and at_ns is not None and here:
             bad |= {
                 found.manifest_id
                 for found in seen

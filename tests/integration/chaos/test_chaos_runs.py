@@ -82,6 +82,18 @@ def test_a_runtime_without_fencing_is_caught(tmp_path: Path) -> None:
     assert "fenced_holder" in violated
 
 
+def test_a_killed_worker_comes_back_and_its_job_ends_like_the_undisturbed_one(
+    tmp_path: Path,
+) -> None:
+    """One cycle of lease_recovery: the whole of it repeats this, and measures it."""
+    done = chaos("run", "lease_recovery", "--count", "1", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (verdict,) = tmp_path.glob("2*/verdict.json")
+    figures = json.loads(verdict.read_text())["figures"]
+    assert [len(figures[name]) for name in ("mttd_s", "reclaim_s", "mttr_s", "commit_s")] == [1] * 4
+    assert (figures["completed"], figures["correct"]) == (1, 1)
+
+
 @pytest.mark.parametrize("at", ["coming_up", "disturbing"])
 def test_after_sigkill_of_the_harness_heal_leaves_nothing(
     engine: Any, started: tuple[subprocess.Popen[bytes], Path], at: str

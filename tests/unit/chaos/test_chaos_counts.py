@@ -150,6 +150,16 @@ def test_a_fault_that_did_not_land_is_no_case() -> None:
     assert tale.verdict("typed_as_injected")[0] is Verdict.UNKNOWN
 
 
+def test_a_worker_killed_before_it_told_a_step_has_gone_on_where_a_save_was_cut_off() -> None:
+    tale = lapsed()
+    receipt: Any = tale.records[4].data
+    assert tale.records[4].kind == "fault_receipt"
+    receipt |= {"took_effect_ns": 4 * S, "lost_lease_id": "a"}
+    assert figures(tale.history)["mttr_s"] == []
+    tale.receipt("next", "b", step=15, window_seen_ns=9 * S)
+    assert figures(tale.history)["mttr_s"] == [5.0]
+
+
 def torn(step: int, taken: int | None, *, kills: int = 1, accepted: bool = True) -> Tale:
     tale = Tale(kill=LOST)
     tale.submit("main", like="reference")

@@ -1,5 +1,6 @@
 """Triggers by state."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from chaos.model import (
 )
 from chaos.observe import holds
 from chaos.ports import RunSpec
-from chaos.stage import claimed_again, resolve
+from chaos.stage import claimed_again, resolvable, resolve
 from chaos.testing import FakeMachine
 
 TASK = TaskView("t", "LEASED", node_id="worker-1", lease_id="l1", attempts=1, step=40)
@@ -68,6 +69,16 @@ def test_a_container_of_another_run_is_refused() -> None:
         resolve("holder of main", SEEN, world(), "run-2")
     with pytest.raises(NotOurs):
         resolve("coordinator", SEEN, world(), "run-2")
+
+
+def test_a_lease_whose_holder_was_killed_has_no_holder_though_the_coordinator_says_so() -> None:
+    """Else the next fault would aim at a dead worker until the lease lapses."""
+    lost = replace(SEEN, lost=frozenset({"l1"}))
+    assert resolvable("holder of main", SEEN)
+    assert not resolvable("holder of main", lost)
+    assert resolvable("checkpoints of main", lost)
+    with pytest.raises(NoTarget, match="nobody holds"):
+        resolve("holder of main", lost, world(), "run-1")
 
 
 def test_checkpoints_have_no_container_and_need_no_holder() -> None:

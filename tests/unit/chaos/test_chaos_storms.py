@@ -79,7 +79,12 @@ def test_a_victim_comes_back_once_its_task_was_claimed_again(
 ) -> None:
     """So that a schedule may kill more often than there are workers."""
     kills = [
-        replace(action(5 + 25 * n, f"kill-{n}"), comeback=Comeback.RECLAIMED) for n in range(6)
+        replace(
+            action(0, f"kill-{n}"),
+            trigger=Trigger(step_at_least=5 + 25 * n, after=f"kill-{n - 1}" if n else None),
+            comeback=Comeback.RECLAIMED,
+        )
+        for n in range(6)
     ]
     assert harness.run(kill(), *kills).end is End.COMPLETED
     history = harness.history
