@@ -10,7 +10,10 @@ KILL_ROTTEN = "kill-before-flip"
 
 
 def faults(draw: Draw) -> tuple[Action, ...]:
-    """An import error, a bare SystemExit, two kills, and a kill with a flipped bit."""
+    """An import error, a bare SystemExit, two kills, and a kill with a flipped bit.
+
+    Victims come back at once, so that no task waits for a worker. The bit flips within a lease.
+    """
     return (*_crashes(), *_kills(draw), *_rot(draw))
 
 
@@ -62,7 +65,7 @@ def _rot(draw: Draw) -> tuple[Action, ...]:
             two_saves,
             DEADLINE_S,
             LOST,
-            Comeback.RECLAIMED,
+            Comeback.AT_ONCE,
         ),
         Action(
             "flip",
