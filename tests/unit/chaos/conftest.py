@@ -103,7 +103,8 @@ class Harness:
     def run(self, fault: KillHolder, *schedule: Action, keep: bool = False) -> Outcome:
         plan = make_plan(experiment_of(*schedule), 1, 3, JOBS, images={})
         run = Run("run-1", self.folder, plan, JOBS, lambda: keep, poll_s=0.001, steady_s=0.2)
-        return Controller(self.machine, {"kill": fault}, run, self.said.append).carry_out()
+        faults = {fault.kind: fault}
+        return Controller(self.machine, faults, run, self.said.append).carry_out()
 
     @property
     def history(self) -> History:

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ from chaos.model import (
     Unreachable,
     UsageError,
 )
-from chaos.ports import Scene
+from chaos.ports import Scene, WriteWindow
 from chaos.schedule import Draw, Experiment, make_plan
+from chaos.testing import FakeSystem
 
 
 def receipts(history: History) -> list[str]:
@@ -252,3 +254,30 @@ def test_a_longer_repetition_changes_nothing_of_the_shorter_one() -> None:
     for name in ("lease_recovery", "checkpoint_integrity"):
         faults = registry.experiment(name).faults
         assert faults(Draw(7, 9))[:4] == faults(Draw(7, 4))
+
+
+def test_a_kill_in_a_window_follows_the_task_to_its_next_holder(
+    harness: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first holder opens no window and loses the task by itself; the second one is hit."""
+    from chaos.faults.kill_in_write_window import FAULT
+
+    def window(self: Any, target: Any, min_step: int, timeout_s: float) -> WriteWindow | None:
+        if target.attempt_number == 1:
+            self.down.add(target.container.service)
+            while self.jobs[target.job_id].attempts == 1:
+                time.sleep(0.002)
+            self.down.discard(target.container.service)
+            return None
+        return WriteWindow(min_step, time.monotonic_ns())
+
+    torn = {"parts": {"part-0": 1}, "manifest": False, "committed": False}
+    monkeypatch.setattr(FakeSystem, "wait_write_window", window)
+    monkeypatch.setattr(FakeSystem, "staged_parts", lambda self, *args: torn)
+    kind = "kill_in_write_window"
+    action = Action(kind, kind, "holder of main", Trigger(step_at_least=5), 20.0, {"min_step": 6})
+    harness.run(FAULT, action)
+    (receipt,) = harness.history.of("fault_receipt")
+    evidence: Any = receipt["evidence"]
+    assert (receipt["landed"], evidence["tries"], evidence["kills"]) == ("landed", 2, 1)
+    assert receipt["lost_lease_id"] == "lease-main-2"
