@@ -18,11 +18,12 @@ def faults(draw: Draw) -> tuple[Action, ...]:
 
 def _kill(draw: Draw, number: int, fault_id: str) -> Action:
     saves = draw.integer(fault_id, "checkpoints", 1, 3)
+    after = f"kill-{number - 1:03d}" if number > 1 else None
     return Action(
         fault_id=fault_id,
         kind="kill",
         target=f"holder of {role(number)}",
-        trigger=Trigger(role(number), checkpoints_at_least=saves),
+        trigger=Trigger(role(number), checkpoints_at_least=saves, after=after),
         deadline_s=CYCLE_S * (number + 1),
         params=expects("retry_task", "node_loss", "worker_crash", resumes=True),
         comeback=Comeback.RECLAIMED,
