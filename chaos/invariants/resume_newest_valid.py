@@ -89,6 +89,8 @@ def _claimed_truly(history: History, lane: str, chain: list[Resume]) -> tuple[Ve
     """Compare what the accepted attempt says of its resume with the lineage."""
     role, _, index = lane.partition("/")
     task = items(history.final(role)["tasks"])[int(index or 0)]
+    if task.get("state") != "COMPLETED":
+        return Verdict.UNKNOWN, f"the task is {task.get('state')}: no result says where it resumed"
     taken = {resume.attempt_id: resume for resume in chain}.get(str(task.get("lease_id")))
     if taken is None:
         return Verdict.UNKNOWN, f"the lineage has no attempt {task.get('lease_id')}"

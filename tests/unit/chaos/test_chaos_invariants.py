@@ -483,3 +483,11 @@ def judged(name: str, story: Story) -> Verdict:
 
 def findings(name: str, story: Story) -> tuple[Finding, ...]:
     return judge(History(story.records), registry.invariants([name])).findings
+
+
+def test_a_task_that_has_not_ended_does_not_lie_about_its_resume() -> None:
+    story = tell(Shape([(2, False)]))
+    for record in story.records:
+        if record.kind == "job_final" and record.data["role"] == "main":
+            record.data["tasks"][0].update(state="LEASED", resumed_from=None)
+    assert verdict_of("resume_newest_valid", story) is Verdict.UNKNOWN
