@@ -131,7 +131,9 @@ def _figures(judgement: Judgement) -> str:
         for name, title in titles.items()
     ]
     note = "* Of the steps heard of: what a lost holder did unheard is not counted."
-    return f'<div class="figures">{"".join(cells)}</div><small>{note}</small>'
+    others = {name: value for name, value in judgement.figures.items() if name not in titles}
+    more = folded("all that was counted", others) if others else ""
+    return f'<div class="figures">{"".join(cells)}</div><small>{note}</small>{more}'
 
 
 def _time_line(history: History) -> str:

@@ -165,10 +165,15 @@ def _marks(history: History) -> list[Mark]:
             detail = f"{event.data.get('node_id') or ''} {event.lease_id or ''}".strip()
             main = event.type in {"LEASE_CLAIMED", "TASK_COMMIT_ACCEPTED"}
             marks.append(Mark(lane, event.mono_ns, label, tone, detail, main))
-    marks.sort(key=lambda mark: mark.lane)
+    marks.sort(key=lambda mark: _order(mark.lane))
     for record in history.records:
         marks += _fault_marks(record)
     return marks
+
+
+def _order(lane: str) -> tuple[str, int]:
+    role, _, index = lane.partition("/")
+    return role, int(index or 0)
 
 
 def _resumes(history: History) -> dict[str, tuple[str, str]]:
@@ -217,8 +222,9 @@ def _fault_marks(record: Record) -> list[Mark]:
         tone = "good" if landed == "landed" else "warn"
         return [Mark(lane, record.t_ns, landed, tone, "its receipt is complete", main=True)]
     is_of_fault = record.kind == "undo" and record.data.get("fault_id") is not None
-    if is_of_fault and record.data.get("state") == "done":
-        return [Mark(lane, record.t_ns, "undone", "good", str(record.data["action"]))]
+    words = {"early": "undone early", "done": "undone"}
+    if is_of_fault and (word := words.get(str(record.data.get("state")))) is not None:
+        return [Mark(lane, record.t_ns, word, "good", str(record.data["action"]))]
     return []
 
 
