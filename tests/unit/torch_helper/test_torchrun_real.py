@@ -46,6 +46,7 @@ while step < 16:
 ft.log_metrics({"start": start, "world": ft.world_size(), "weight": model.module.weight.item()})
 """
 
+
 @pytest.fixture(params=["1", "0"], ids=["forked", "torchrun"], autouse=True)
 def warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLASHML_WARM_START", request.param)
