@@ -318,14 +318,17 @@ def test_sigkill_of_its_keeper_ends_the_tree_of_a_fork(site: Site) -> None:
 
 def test_a_fork_that_hangs_prints_its_stacks(site: Site) -> None:
     fifo = fifo_at(site)
-    code = f"import signal\nopen({str(fifo)!r}, 'w').close()\nsignal.pause()"
+    code = f"import signal\nopen({str(fifo)!r}, 'w').close()\nwhile True: signal.pause()"
     spec = site.spec({"train.py": code}, "train.py", **{DUMP_VARIABLE: str(DUMP_SIGNAL)})
     process = LocalLauncher().launch(spec)
     fifo.read_text()
     keeper_of(process)
-    assert process.dump_stacks() == 1, "which the script takes for the end of its pause"
-    process.wait(PATIENCE_S)
-    assert 'train.py", line 3 in <module>\n' in spec.log_path.read_text()
+    assert process.dump_stacks() == 1
+    while not spec.log_path.read_text().endswith("<module>\n") and process.wait(0.01) is None:
+        pass
+    process.stop(0.0)
+    assert process.wait(PATIENCE_S) is not None
+    assert f'{spec.cwd / "train.py"}", line' in spec.log_path.read_text()
 
 
 def test_a_stop_while_modules_are_imported_is_obeyed_at_once(site: Site) -> None:
