@@ -20,8 +20,9 @@ def command(out: Path, *words: str) -> list[str]:
     return [sys.executable, "-m", "benchmarks", "run", "--out", str(out), *scratch, *words]
 
 
-def containers() -> str:
-    listing = ["docker", "ps", "--all", "--quiet", "--filter", "name=flashruntime-bench-"]
+def containers(results: Path) -> str:
+    """Return the containers, running or not, that have this directory mounted."""
+    listing = ["docker", "ps", "--all", "--quiet", "--filter", f"volume={results.resolve()}"]
     return subprocess.run(listing, check=True, capture_output=True, text=True).stdout
 
 
@@ -56,7 +57,7 @@ def test_without_torch_here_all_of_it_runs_in_the_image(tmp_path: Path) -> None:
     assert document.host.torch
     assert {"torch.save", "DCP save"} <= set(document.rows[0].comparators)
     assert document.command.startswith("python -m benchmarks run --out")
-    assert containers() == ""
+    assert containers(tmp_path) == ""
 
 
 @pytest.mark.parametrize("place", [("--here",), ()], ids=["host", "image"])
@@ -77,4 +78,4 @@ def test_an_interrupt_keeps_what_is_there_and_ends_with_130(
     document = load(out)
     assert measured(document) == {"import_time"}
     assert not document.complete
-    assert containers() == ""
+    assert containers(tmp_path) == ""
