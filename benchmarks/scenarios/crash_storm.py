@@ -208,6 +208,10 @@ def _report(bench: Bench, variant: str, count: int, taken: dict[str, list[float]
         better=Better.LOWER,
         comparators={"the same without crashes": walls[1], LOOP: walls[2]},
         figures=[series("penalty of the storm", "share of the clean wall", penalty)],
+        notes=[
+            "a trial takes well under a second of work, so starting processes decides the wall "
+            "time; what resuming saves grows with the work between a save and a crash",
+        ],
     )
 
 

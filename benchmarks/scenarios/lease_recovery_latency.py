@@ -101,6 +101,8 @@ def _deaths(bench: Bench, client: CoordinatorClient) -> None:
             "the result is committed the honest way: its bytes are uploaded and completed by their "
             "sha256, which the coordinator checks",
             "the task itself takes no time here: a real one adds its own",
+            "uploaded bytes and every change of the ledger are synced to the disk before the "
+            "answer: the disk decides this figure",
         ],
     )
     bench.amend(interval=RECOVERY)
