@@ -73,13 +73,15 @@ def result(
     env: Mapping[str, str] | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> dict[str, Any]:
-    """Run a payload that prints one JSON object as its last line, and return that object."""
+    """Run a payload that prints one JSON object on a line, and return the last such object.
+
+    The runtime's own events, which may come after it, are passed over.
+    """
     argv = [sys.executable, str(script), *map(str, words)]
     printed = run(argv, cwd, env, timeout_s=timeout_s)
-    try:
-        found = json.loads(printed.rstrip().rsplit("\n", maxsplit=1)[-1])
-    except ValueError as error:
-        raise BenchError(f"{script.name} printed no result: {printed[-TAIL:]}") from error
-    if not isinstance(found, dict):
-        raise BenchError(f"{script.name} printed {found!r} instead of an object")
-    return found
+    for line in reversed(printed.splitlines()):
+        with suppress(ValueError):
+            found = json.loads(line)
+            if isinstance(found, dict) and "event" not in found:
+                return found
+    raise BenchError(f"{script.name} printed no result: {printed[-TAIL:]}")

@@ -125,7 +125,7 @@ def main() -> None:
                 taken.setdefault(f"{arm}.settled", []).append(settled_s)
     size = sum(each.numel() for each in model.parameters())
     about = {"steps": steps, "every": every, "parameters": size, "step_s": step_s}
-    print(json.dumps({**taken, "about": about}), flush=True)
+    print(json.dumps({**taken, "about": about}) + "\n", end="", flush=True)
 
 
 main()

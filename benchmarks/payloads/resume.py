@@ -80,7 +80,7 @@ def main() -> None:
         for name, value in measured.items():
             if number >= 0:
                 taken.setdefault(name, []).append(value)
-    print(json.dumps(taken), flush=True)
+    print(json.dumps(taken) + "\n", end="", flush=True)
 
 
 main()

@@ -54,4 +54,4 @@ def load() -> dict[str, bool]:
 
 
 found = save(Path(sys.argv[2])) if sys.argv[1] == "save" else load()
-print(json.dumps(found), flush=True)
+print(json.dumps(found) + "\n", end="", flush=True)

@@ -141,7 +141,7 @@ def main() -> None:
             for part, value in measured.items():
                 if number >= 0:
                     taken.setdefault(f"{name}.{part}", []).append(value)
-    print(json.dumps(taken), flush=True)
+    print(json.dumps(taken) + "\n", end="", flush=True)
 
 
 main()

@@ -75,13 +75,15 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) 
 def test_a_payload_without_a_result_is_named(tmp_path: Path, code: str) -> None:
     script = tmp_path / "pay.py"
     script.write_text(code)
-    with pytest.raises(BenchError, match=r"pay\.py printed"):
+    with pytest.raises(BenchError, match=r"pay\.py printed no result"):
         bare.result(script, cwd=tmp_path)
 
 
-def test_the_result_of_a_payload_is_its_last_line(tmp_path: Path) -> None:
+def test_the_result_of_a_payload_stands_among_events(tmp_path: Path) -> None:
     script = tmp_path / "pay.py"
-    script.write_text("import sys; print('event'); print('{\"a\": [%s]}' % sys.argv[1])")
+    script.write_text(
+        "import sys; print('x'); print('{\"a\": [%s]}\\n{\"event\": 1}' % sys.argv[1])"
+    )
     assert bare.result(script, 1.5, cwd=tmp_path) == {"a": [1.5]}
 
 
