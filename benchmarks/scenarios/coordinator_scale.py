@@ -84,7 +84,7 @@ def _report(bench: Bench, filled: Filled, taken: Taken) -> None:
 
 SCENARIO = Scenario(
     name="coordinator_scale",
-    section=Section.RESILIENCE,
+    section=Section.PERFORMANCE,
     hypothesis=(
         "A claim or a heartbeat takes as long with 100,000 tasks in the ledger as with 100, and a "
         "submission grows in proportion to its tasks."

@@ -23,8 +23,8 @@ def run(bench: Bench) -> None:
     for text in composed.notes(readings):
         bench.note(text)
     bench.note(
-        "four kills a repeat: `--scenario detection_latency --repeats 25` makes it 100, in half an "
-        "hour"
+        "four kills a repeat, about 12 s each: `--scenario detection_latency --repeats 25` makes "
+        "it 100, in 20 minutes"
     )
     figures = [series("death to claimed again", "s", composed.together(readings, "reclaim_s"))]
     start = "the death of the container, as the engine tells it"

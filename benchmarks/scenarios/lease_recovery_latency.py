@@ -150,7 +150,8 @@ def on_containers(bench: Bench) -> None:
     """Read detection and recovery of killed worker containers."""
     count = SMOKE_DEATHS if bench.smoke else bench.count(4)
     readings = composed.runs(bench, "lease_recovery", 1, count=count, seed=SEED)
-    told = composed.notes(readings)
+    for text in composed.notes(readings):
+        bench.note(text)
     started = [
         seconds
         for reading in readings
@@ -168,7 +169,7 @@ def on_containers(bench: Bench) -> None:
                    composed.together(readings, "commit_s")),
             series("claim to attempt started, by the workers' logs", "s", started),
         ],
-        notes=[*told, "log times have a resolution of 1 ms and the worker's own clock"],
+        notes=["log times have a resolution of 1 ms and the worker's own clock"],
     )  # fmt: skip
     bench.amend(
         interval=Interval(
