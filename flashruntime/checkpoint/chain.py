@@ -81,17 +81,18 @@ class Chain:
                 if suspect_step is not None:
                     _set_aside_suspect(root, claim, suspect_step, admits)
             displace.put_back_pending(root, admits)
-            found, rejections = newest(root, admits)
+            counted = lineage.without_vain(root, entries)
+            found, rejections = newest(root, Admission(counted))
             if own is not None and again:
-                entry = own
+                entry, counted = own, entries
                 break
             entry = _entry(claim, known, entries, found, clock)
             if lineage.publish(root, entry):
-                entries.append(entry)
+                counted = [*counted, entry]
                 break
-        commit.clean_staging(root, {each.attempt_id for each in entries})
+        commit.clean_staging(root, {each.attempt_id for each in [*entries, entry]})
         displace.sweep_doomed(root)
-        chain = cls(Hold(root, entry), entries, keep, clock)
+        chain = cls(Hold(root, entry), counted, keep, clock)
         chain._found, chain.rejections, chain._searched = found, rejections, True
         return chain
 

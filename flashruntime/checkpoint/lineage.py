@@ -15,7 +15,8 @@ from typing import Annotated
 from pydantic import Field, StringConstraints, ValidationError
 
 from flashruntime.checkpoint import files
-from flashruntime.checkpoint.manifest import seal, unseal
+from flashruntime.checkpoint.manifest import seal, step_name, unseal
+from flashruntime.checkpoint.store import Rejection, load_manifest, steps
 from flashruntime.errors import CheckpointError, InvalidInput, Superseded
 from flashruntime.protocol.base import NodeId, OpenModel
 from flashruntime.protocol.checkpoints import Manifest, Step
@@ -136,6 +137,36 @@ class Admission:
         """Return whether `manifest` counts; attempts without any entry precede the first one."""
         cap = self._caps.get(manifest.attempt_id, self._cap_of_strangers)
         return manifest.step <= cap or manifest.manifest_id in self._taken_over
+
+
+def admission(root: Path) -> Admission:
+    """Return which manifests of the tree count now."""
+    return Admission(without_vain(root, read(root, numbers(root))))
+
+
+def without_vain(root: Path, entries: list[Entry]) -> list[Entry]:
+    """Leave out the last attempts that began from a checkpoint which was being pruned meanwhile.
+
+    Until such an attempt saves, what its predecessor saved last is the newest there is.
+    """
+    while entries and _is_vain(root, entries[-1]):
+        entries = entries[:-1]
+    return entries
+
+
+def _is_vain(root: Path, entry: Entry) -> bool:
+    """Return whether what the attempt took over is gone and it has saved nothing itself."""
+    taken = entry.takes_over
+    if taken is None or os.path.lexists(root / step_name(taken.step)):
+        return False
+    for step in steps(root):
+        try:
+            manifest = load_manifest(root, step)
+        except FileNotFoundError:
+            continue
+        if isinstance(manifest, Rejection) or manifest.attempt_id == entry.attempt_id:
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from flashruntime.checkpoint import lineage
 from flashruntime.checkpoint.commit import STAGING
-from flashruntime.checkpoint.lineage import Admission
 from flashruntime.checkpoint.manifest import parse_step_name
 from flashruntime.checkpoint.store import Admits, Kind, Resume, load, validation
 from flashruntime.errors import NotFound
@@ -34,7 +33,7 @@ def inspect(root: Path) -> list[StepReport]:
     """
     if not root.is_dir():
         raise NotFound(f"{root} is not a directory; name a checkpoint tree (FLASHML_CKPT_DIR)")
-    admits = Admission(lineage.read(root, lineage.numbers(root)))
+    admits = lineage.admission(root)
     names = [entry.name for entry in root.iterdir() if entry.name.startswith("step")]
     reports = [report for name in names if (report := _report(root, name, admits))]
     reports.sort(key=lambda report: (report.step is None, -(report.step or 0), report.path))

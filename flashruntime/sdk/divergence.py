@@ -6,7 +6,6 @@ from pathlib import Path
 
 from flashruntime.checkpoint import lineage
 from flashruntime.checkpoint.difference import Comparison, Difference, compare_parts
-from flashruntime.checkpoint.lineage import Admission
 from flashruntime.checkpoint.store import Resume, load, steps
 
 Compare = Callable[[Resume, Resume], Comparison]
@@ -71,6 +70,6 @@ def size_bytes(tree: Path) -> int:
 
 def _load(tree: Path, step: int) -> Resume | str:
     """Return the checkpoint of a step, or why it cannot be used."""
-    admits = Admission(lineage.read(tree, lineage.numbers(tree)))
+    admits = lineage.admission(tree)
     found = load(tree, step, admits)
     return found if isinstance(found, Resume) else f"is {found.kind}: {found.reason}"

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flashruntime.checkpoint import Chain, Claim, Snapshot, commit, displace, retention
+from flashruntime.checkpoint import (
+    Chain,
+    Claim,
+    Snapshot,
+    commit,
+    displace,
+    lineage,
+    retention,
+)
 from flashruntime.checkpoint.lineage import Admission, Entry, TakenOver
 from flashruntime.checkpoint.manifest import decode, seal, step_name
 from flashruntime.clock import SystemClock
@@ -320,6 +328,47 @@ def test_in_any_interleaving_each_attempt_resumes_from_the_heads_newest_save(
         else:
             story.save(*action)
     story.begin()
+
+
+def test_what_is_pruned_while_a_successor_begins_from_it_is_not_the_end_of_the_chain(
+    tree, save, monkeypatch
+):
+    """The successor dies before its first save: its predecessor's last checkpoint is the newest."""
+    head = tree.begin(keep=2)
+    save(head, 1, 2)
+    publish = lineage.publish
+
+    def late(root, entry):
+        monkeypatch.undo()
+        save(head, 3, 4)
+        return publish(root, entry)
+
+    monkeypatch.setattr(lineage, "publish", late)
+    assert tree.begin().resume().step == 2
+    assert tree.kinds() == {"step-000004": "valid", "step-000003": "valid"}
+    third = tree.begin(keep=2)
+    assert third.resume().step == 4
+    save(third, 5)
+    assert tree.begin().resume().step == 5
+
+
+def test_a_successor_that_has_saved_is_not_passed_over_for_what_it_began_from(
+    tree, save, monkeypatch
+):
+    head = tree.begin(keep=2)
+    save(head, 1, 2)
+    publish = lineage.publish
+
+    def late(root, entry):
+        monkeypatch.undo()
+        save(head, 3, 4)
+        return publish(root, entry)
+
+    monkeypatch.setattr(lineage, "publish", late)
+    successor = tree.begin()
+    save(successor, 3)
+    assert tree.kinds()["step-000004"] == "foreign"
+    assert tree.begin().resume().manifest.attempt_id == successor.entry.attempt_id
 
 
 def test_a_zombie_in_the_middle_of_retention_removes_nothing_more(tree, save, content):
