@@ -89,7 +89,11 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_result_is_the_same(tmp_
     arguments = ("--steps", 30, "--every", 10, "--width", 64)
     digits(*arguments, folder=tmp_path / "whole")
     folder = tmp_path / "damaged"
-    digits(*arguments, folder=folder, kill_at=lambda line: '"seq": 20,' in line and signal.SIGKILL)
+
+    def when_saved(line: str) -> int | None:
+        return signal.SIGKILL if '"checkpoint_committed"' in line else None
+
+    digits(*arguments, folder=folder, kill_at=when_saved)
     newest = max((folder / "flashruntime-ckpt").glob("step-*"))
     part = newest / "tensors-00000.bin"
     data = bytearray(part.read_bytes())
