@@ -26,6 +26,7 @@ from chaos.ports import RunSpec, World
 
 RUNS = Path(__file__).parents[1] / "bench-runs" / "chaos"
 BOTH = frozenset({Target.LOCAL, Target.COMPOSE})
+WORDS = {Verdict.VIOLATED: "FINDING", Verdict.UNKNOWN: "undecided"}
 STEADY_S, POLL_S = 60.0, 0.2
 COMPOSE_ONLY = frozenset({Target.COMPOSE})
 
@@ -36,7 +37,7 @@ class Reading:
 
     folder: Path
     verdict: Verdict
-    wrong: tuple[str, ...]
+    told: tuple[str, ...]
     history: History
     figures: dict[str, Any]
     logs: Logs
@@ -78,8 +79,8 @@ def read(folder: Path, wall_s: float = 0.0) -> Reading:
     return Reading(
         folder=folder,
         verdict=judgement.verdict,
-        wrong=tuple(
-            f"{each.name}: {each.detail}"
+        told=tuple(
+            f"{WORDS[each.verdict]}: {each.name}: {each.detail}"
             for each in judgement.findings
             if each.verdict is not Verdict.VALID
         ),
@@ -119,8 +120,8 @@ def notes(readings: Sequence[Reading]) -> list[str]:
         logs.together([reading.logs for reading in readings]).told(),
         *_crossed(readings),
     ]
-    wrong = [text for reading in readings for text in reading.wrong]
-    return [*told, *(f"FINDING: {text}" for text in dict.fromkeys(wrong))]
+    judged = [text for reading in readings for text in reading.told]
+    return [*told, *dict.fromkeys(judged)]
 
 
 def _crossed(readings: Sequence[Reading]) -> list[str]:

@@ -22,12 +22,12 @@ def accepted(seq: int) -> Record:
     return record(seq, "event", event)
 
 
-def reading(verdict: Verdict = Verdict.VALID, *wrong: str, **figures: Any) -> Reading:
+def reading(verdict: Verdict = Verdict.VALID, *told: str, **figures: Any) -> Reading:
     read = logs.Logs()
     text = '{"ts": "2026-01-01T00:00:00+00:00", "seq": %d, "event": "attempt_accepted"}'
     logs.add(read, "worker-1", [text % 1, text % 4])
     history = History([record(0, "plan", {"seed": 9}), *(accepted(number) for number in (1, 2, 3))])
-    return Reading(Path(), verdict, wrong, history, figures, read, 1.0)
+    return Reading(Path(), verdict, told, history, figures, read, 1.0)
 
 
 def test_what_could_not_be_counted_is_left_out() -> None:
@@ -38,7 +38,9 @@ def test_what_could_not_be_counted_is_left_out() -> None:
 
 
 def test_a_violated_run_is_a_finding_and_keeps_its_numbers() -> None:
-    told = composed.notes([reading(), reading(Verdict.VIOLATED, "no_task_lost: one is RUNNING")])
+    told = composed.notes(
+        [reading(), reading(Verdict.VIOLATED, "FINDING: no_task_lost: one is RUNNING")]
+    )
     assert "1 of 2 runs judged valid" in told[0]
     assert "4 numbered lines of 2 processes, 4 lost" in told[1]
     assert told[2] == "results accepted: 6 by the coordinator's API, 4 by the workers' logs"
