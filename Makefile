@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help chaos test check bench bench-comparators up down heal clean
+.PHONY: help chaos test check bench bench-comparators docs up down heal clean
 
 export FLASHML_SETUP_T0 := $(shell date +%s)
 # Settings of the command line reach the scripts; unset ones stay unset, so that .env and the defaults count.
@@ -37,6 +37,11 @@ bench: ## set up, then run the benchmarks (ARGS="--scenario submit_latency", ARG
 
 bench-comparators: ## make the image with ray and accelerate, which `make bench` then measures too
 	@docker/setup.sh bench
+
+docs: ## build the documentation, which needs no network, into site/
+	@docker/setup.sh docs
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --config-file docs/mkdocs.yml
+	@echo 'open site/index.html'
 
 check: ## lint, format, types, import rules, unit, contract and architecture tests (no engine needed)
 	@docker/setup.sh venv

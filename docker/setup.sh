@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes this checkout ready: setup.sh venv | stack | test | bench
+# Makes this checkout ready: setup.sh venv | docs | stack | test | bench
 #   venv   the controller's virtual environment
+#   docs   venv and what builds the documentation
 #   stack  venv, engine, base image, runtime, helper and Toxiproxy images, .env for compose
 #   test   stack and the image that holds the tests
 #   bench  stack and the image with the frameworks that the benchmarks compare with
@@ -184,13 +185,13 @@ engine_and_base() {
 
 main() {
     local goal=${1:-stack}
-    case "$goal" in venv | stack | test | bench) ;; *) printf 'usage: %s [venv|stack|test|bench]\n' "$0" >&2; exit 2 ;; esac
+    case "$goal" in venv | docs | stack | test | bench) ;; *) printf 'usage: %s [venv|docs|stack|test|bench]\n' "$0" >&2; exit 2 ;; esac
     [ "$goal" != stack ] || check_numbers
     one_at_a_time
     trap interrupted INT TERM
     load_settings
-    start venv docker/venv.sh
-    if [ "$goal" != venv ]; then
+    start venv docker/venv.sh "$goal"
+    if [ "$goal" != venv ] && [ "$goal" != docs ]; then
         start toxiproxy toxiproxy_prepare
         start engine engine_and_base
         join

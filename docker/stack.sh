@@ -81,8 +81,8 @@ clean() {
         docker/engine.sh stop
     fi
     remove_env_block
-    rm -rf -- .venv .cache docker/toxiproxy/bin .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-    say "removed .venv, caches and our lines of .env; run directories (chaos-runs/) are kept"
+    rm -rf -- .venv .cache site docker/toxiproxy/bin .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+    say "removed .venv, site, caches and our lines of .env; run directories (chaos-runs/) are kept"
 }
 
 case "${1:-}" in

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The controller's virtual environment (.venv) from the pins of constraints.txt; done already when its inputs are the same.
+# `venv.sh docs` adds what builds the documentation.
 set -euo pipefail
 export STEP=venv
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -7,6 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . docker/lib.sh
 
 STAMP=.venv/flashruntime-inputs
+DOCS_STAMP=.venv/flashruntime-docs-inputs
 LOG=.cache/setup/venv.log
 
 # The first interpreter that is new enough; $PYTHON is tried first.
@@ -42,13 +44,34 @@ install_all() {
             --no-build-isolation --editable '.[dev]'
 }
 
+install_docs() {
+    local -a wanted
+    mapfile -t wanted < <(.venv/bin/python -c \
+        'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")')
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "${wanted[@]}"
+}
+
+ensure_docs() {
+    if [ "$(cat "$DOCS_STAMP" 2>/dev/null)" = "$1" ]; then return 0; fi
+    say "installing what builds the documentation into .venv"
+    quietly "$LOG" install_docs || fail "pip could not install what builds the documentation (whole log: $LOG)" \
+        "check the network and pip's own configuration (pip config list), then run it again"
+    printf '%s' "$1" >"$DOCS_STAMP"
+}
+
 main() {
-    local python inputs
+    local inputs
     mkdir -p .cache/setup
     # pip's temporary files of an interrupted installation go with the next one.
     rm -rf .cache/setup/tmp && mkdir .cache/setup/tmp
     export TMPDIR=$PWD/.cache/setup/tmp
     inputs=$(digest pyproject.toml constraints.txt docker/venv.sh)
+    ensure_venv "$inputs"
+    if [ "${1:-}" = docs ]; then ensure_docs "$inputs"; fi
+}
+
+ensure_venv() {
+    local python inputs=$1
     if [ "$(cat "$STAMP" 2>/dev/null)" = "$inputs" ] && .venv/bin/python -c '' 2>/dev/null; then return 0; fi
     python=$(ensure_python)
     say "installing the pinned packages into .venv ($("$python" -V))"
@@ -63,4 +86,4 @@ main() {
     say "made .venv"
 }
 
-main
+main "$@"

@@ -1,0 +1,194 @@
+"""The benchmark pages of the documentation, made of the committed documents alone.
+
+A scenario's method is the docstring of its own file; notes are shown word for word.
+"""
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks import audit, plots
+from benchmarks.render import NO_NUMBER, number, table
+from benchmarks.schema import BenchError, Document, Host, Row, Section, load
+
+RESULTS = Path(__file__).with_name("results")
+SCENARIOS = Path(__file__).with_name("scenarios")
+NOTHING_YET = "No results are committed yet. `make bench` measures a baseline on this machine."
+_SPECIAL = frozenset("\\`*_{}[]()<>#+-!|&~^=:.\"'$")
+_LEADS = {
+    Section.PERFORMANCE: "What the runtime costs: overheads against the bare tools, in the same run.",
+    Section.RESILIENCE: "What the runtime saves: faults are injected for real, and the outcome is "
+    "counted or timed from what can be observed.",
+}
+
+
+class NotHeld(BenchError):
+    """A page shows a figure that no result file holds."""
+
+
+def committed(folder: Path = RESULTS) -> dict[str, Document]:
+    """Return the baselines by name; NotHeld where one is not borne out by its own samples."""
+    named = {path.stem: load(path) for path in sorted(folder.glob("baseline-*.json"))}
+    if problems := audit.documents(named):
+        raise NotHeld("\n".join(problems))
+    return named
+
+
+def check(where: str, html: str, named: Mapping[str, Document]) -> None:
+    """Raise NotHeld where a table of this page has a line of results that no document holds."""
+    if problems := audit.page(html, named):
+        raise NotHeld("\n".join(f"{where}: {problem}" for problem in problems))
+
+
+def pages(named: Mapping[str, Document], scenarios: Path = SCENARIOS) -> dict[str, str]:
+    """Return the pages in markdown by their place."""
+    made = {"benchmarks/index.md": _index(named, methods(scenarios))}
+    for section in Section:
+        made[f"benchmarks/{section}.md"] = _section(section, named, methods(scenarios))
+    return made
+
+
+def methods(folder: Path) -> dict[str, str]:
+    """Return the docstring of every scenario file by the scenario's name."""
+    return {
+        path.stem: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        for path in sorted(folder.glob("*.py"))
+        if path.stem != "__init__"
+    }
+
+
+def verbatim(text: str) -> str:
+    """Return text in one line that no markup can be read into."""
+    return "".join(f"&#{ord(c)};" if c in _SPECIAL else c for c in " ".join(text.split()))
+
+
+def _index(named: Mapping[str, Document], known: Mapping[str, str]) -> str:
+    blocks = [
+        "# Benchmarks",
+        "These pages are made from the committed result files (`benchmarks/results/`) each time "
+        "the site is built; a table that shows what no file holds ends the build. Figures that are "
+        "small, zero or negative are shown as measured.",
+        "```console\n$ make bench                                    # the whole suite, comparators "
+        "included\n$ make bench ARGS='--scenario submit_latency'   # one scenario\n$ make bench "
+        "ARGS='--all --smoke'               # everything once and small, no basis for claims\n"
+        "$ .venv/bin/python -m benchmarks compare A.json B.json\n```",
+    ]
+    for name, document in named.items():
+        blocks += [f"## {verbatim(name)}", *_host(document)]
+        for section in Section:
+            rows = [row for row in document.rows if row.section is section]
+            if rows:
+                blocks += [f"### {section.capitalize()}", _LEADS[section], _summary(rows)]
+    if not named:
+        blocks.append(NOTHING_YET)
+    measured = {row.scenario for document in named.values() for row in document.rows}
+    if missing := [name for name in known if name not in measured]:
+        listed = ", ".join(f"`{name}`" for name in missing)
+        blocks.append(f"Not in any committed result yet: {listed}.")
+    return "\n\n".join(blocks) + "\n"
+
+
+def _section(section: Section, named: Mapping[str, Document], known: Mapping[str, str]) -> str:
+    blocks = [f"# {section.capitalize()}", _LEADS[section]]
+    rows = {
+        name: [row for row in document.rows if row.section is section]
+        for name, document in named.items()
+    }
+    names = dict.fromkeys(row.scenario for each in rows.values() for row in each)
+    for scenario in sorted(names):
+        of_it = {
+            name: [row for row in each if row.scenario == scenario] for name, each in rows.items()
+        }
+        found = {name: each for name, each in of_it.items() if each}
+        blocks += _scenario(scenario, found, known.get(scenario))
+    if not names:
+        blocks.append(NOTHING_YET)
+    return "\n\n".join(blocks) + "\n"
+
+
+def _scenario(name: str, found: Mapping[str, Sequence[Row]], method: str | None) -> list[str]:
+    first = next(iter(found.values()))[0]
+    blocks = [
+        f"## {verbatim(name)} {{ #{name} }}",
+        f"**Hypothesis:** {verbatim(first.hypothesis)}",
+    ]
+    for document, rows in found.items():
+        if len(found) > 1:
+            blocks.append(f"### {verbatim(name)} on {verbatim(document)}")
+        blocks.append(_figures(rows))
+        blocks += plots.pictures(rows)
+        blocks += _notes(rows)
+    return blocks + _method(first, method)
+
+
+def _method(row: Row, method: str | None) -> list[str]:
+    said = " ".join((method or "").split())
+    blocks = [f"**Method** (`benchmarks/scenarios/{row.scenario}.py`): {said}"] if said else []
+    if row.interval:
+        within = row.interval
+        resolution = f", known to {within.resolution_s:g} s" if within.resolution_s else ""
+        between = f"from {within.start} to {within.end}{resolution}"
+        blocks.append(f"**Time measured:** {verbatim(between)}.")
+    if said != " ".join(row.method.split()):
+        blocks.append(f"**Method as it was stated when this ran:** {verbatim(row.method)}")
+    return blocks
+
+
+def _figures(rows: Iterable[Row]) -> str:
+    heads = ("figure", "median", "p10", "p90", "n", "unit", audit.AGAINST)
+    lines = []
+    for row in rows:
+        figures = (number(row.median), number(row.p10), number(row.p90), str(row.repeats))
+        lines.append((f"**{verbatim(_name(row))}**", *figures, verbatim(row.unit), NO_NUMBER))
+        findings = {each.comparator: each.finding for each in row.comparisons}
+        for each in row.series:
+            figures = (
+                number(each.median), number(each.p10), number(each.p90), str(len(each.samples))
+            )  # fmt: skip
+            against = verbatim(findings.get(each.name, NO_NUMBER))
+            lines.append((verbatim(each.name), *figures, verbatim(each.unit), against))
+    return table(heads, lines)
+
+
+def _notes(rows: Iterable[Row]) -> list[str]:
+    told = {
+        **{f"{_name(row)}: no number: {row.reason}": None for row in rows if row.median is None},
+        **{note: None for row in rows for note in row.notes},
+    }
+    return ["\n".join(f"- {verbatim(note)}" for note in told)] if told else []
+
+
+def _summary(rows: Iterable[Row]) -> str:
+    heads = ("figure", "median", "p10", "p90", "n", "unit", "comparators")
+    lines = []
+    for row in rows:
+        others = ", ".join(
+            f"{verbatim(name)} {number(value)}" for name, value in row.comparators.items()
+        )
+        link = f"[{verbatim(_name(row))}]({row.section}.md#{row.scenario})"
+        figures = (number(row.median), number(row.p10), number(row.p90), str(row.repeats))
+        lines.append((link, *figures, verbatim(row.unit), others or NO_NUMBER))
+    return table(heads, lines)
+
+
+def _host(document: Document) -> list[str]:
+    host: Host = document.host
+    load_1m = "unknown" if host.load_1m is None else f"{host.load_1m:g}"
+    told = (
+        f"{host.cpu}, {host.cores} cores, {host.ram_gb:g} GB RAM, {host.disk}, {host.os}, kernel "
+        f"{host.kernel}, Python {host.python}, torch {host.torch or 'none'}, flashruntime "
+        f"{host.flashruntime} at {host.commit or 'an unknown revision'}, {host.place}, load "
+        f"{load_1m} at the start, {document.started_at:%Y-%m-%d %H:%M} UTC"
+    )
+    blocks = [f"Measured on {verbatim(told)}.", f"Again: `{document.command.replace('`', '')}`"]
+    if not document.complete:
+        blocks.append("**This run was interrupted: what was not measured by then is missing.**")
+    blocks += [
+        f"**{verbatim(broken.scenario)} broke:** {verbatim(broken.error)}"
+        for broken in document.broken
+    ]
+    return blocks + [verbatim(note) for note in document.notes]
+
+
+def _name(row: Row) -> str:
+    return f"{row.scenario} ({row.variant})" if row.variant else row.scenario
