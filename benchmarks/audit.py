@@ -105,7 +105,9 @@ def _findings(where: str, row: Row) -> list[str]:
             else None
         )
         if again is None or not _same_finding(said, again):
-            problems.append(f"{where}: {said.comparator}: {said.finding!r} is not what samples give")
+            problems.append(
+                f"{where}: {said.comparator}: {said.finding!r} is not what samples give"
+            )
     return problems
 
 

@@ -9,14 +9,20 @@ from pathlib import Path
 
 from benchmarks import audit, plots
 from benchmarks.render import NO_NUMBER, number, table
-from benchmarks.schema import BenchError, Document, Host, Row, Section, load
+from benchmarks.schema import BenchError, Document, Host, Row, Section, Series, load
 
 RESULTS = Path(__file__).with_name("results")
 SCENARIOS = Path(__file__).with_name("scenarios")
 NOTHING_YET = "No results are committed yet. `make bench` measures a baseline on this machine."
+COMMANDS = """```console
+$ make bench                                   # all of it
+$ make bench ARGS="--scenario submit_latency"  # one scenario
+$ make bench ARGS=--smoke                      # once and small, for no claim
+$ .venv/bin/python -m benchmarks compare A.json B.json
+```"""
 _SPECIAL = frozenset("\\`*_{}[]()<>#+-!|&~^=:.\"'$")
 _LEADS = {
-    Section.PERFORMANCE: "What the runtime costs: overheads against the bare tools, in the same run.",
+    Section.PERFORMANCE: "What the runtime costs: overheads against bare tools, in the same run.",
     Section.RESILIENCE: "What the runtime saves: faults are injected for real, and the outcome is "
     "counted or timed from what can be observed.",
 }
@@ -68,10 +74,7 @@ def _index(named: Mapping[str, Document], known: Mapping[str, str]) -> str:
         "These pages are made from the committed result files (`benchmarks/results/`) each time "
         "the site is built; a table that shows what no file holds ends the build. Figures that are "
         "small, zero or negative are shown as measured.",
-        "```console\n$ make bench                                    # the whole suite, comparators "
-        "included\n$ make bench ARGS='--scenario submit_latency'   # one scenario\n$ make bench "
-        "ARGS='--all --smoke'               # everything once and small, no basis for claims\n"
-        "$ .venv/bin/python -m benchmarks compare A.json B.json\n```",
+        COMMANDS,
     ]
     for name, document in named.items():
         blocks += [f"## {verbatim(name)}", *_host(document)]
@@ -115,7 +118,7 @@ def _scenario(name: str, found: Mapping[str, Sequence[Row]], method: str | None)
     for document, rows in found.items():
         if len(found) > 1:
             blocks.append(f"### {verbatim(name)} on {verbatim(document)}")
-        blocks.append(_figures(rows))
+        blocks += [_figures(rows), _better(rows)]
         blocks += plots.pictures(rows)
         blocks += _notes(rows)
     return blocks + _method(first, method)
@@ -134,27 +137,39 @@ def _method(row: Row, method: str | None) -> list[str]:
     return blocks
 
 
-def _figures(rows: Iterable[Row]) -> str:
-    heads = ("figure", "median", "p10", "p90", "n", "unit", audit.AGAINST)
-    lines = []
+def _figures(rows: Sequence[Row]) -> str:
+    heads = ["figure", "median", "p10", "p90", "n", "unit", audit.AGAINST]
+    lines: list[tuple[str, ...]] = []
     for row in rows:
-        figures = (number(row.median), number(row.p10), number(row.p90), str(row.repeats))
-        lines.append((f"**{verbatim(_name(row))}**", *figures, verbatim(row.unit), NO_NUMBER))
+        lines.append((f"**{verbatim(_name(row))}**", *_numbers(row), NO_NUMBER))
         findings = {each.comparator: each.finding for each in row.comparisons}
         for each in row.series:
-            figures = (
-                number(each.median), number(each.p10), number(each.p90), str(len(each.samples))
-            )  # fmt: skip
             against = verbatim(findings.get(each.name, NO_NUMBER))
-            lines.append((verbatim(each.name), *figures, verbatim(each.unit), against))
+            lines.append((verbatim(each.name), *_numbers(each), against))
+    if all(line[-1] == NO_NUMBER for line in lines):
+        heads, lines = heads[:-1], [line[:-1] for line in lines]
     return table(heads, lines)
 
 
-def _notes(rows: Iterable[Row]) -> list[str]:
-    told = {
-        **{f"{_name(row)}: no number: {row.reason}": None for row in rows if row.median is None},
-        **{note: None for row in rows for note in row.notes},
-    }
+def _numbers(figure: Row | Series) -> tuple[str, ...]:
+    shown = (number(each) for each in (figure.median, figure.p10, figure.p90))
+    return (*shown, str(len(figure.samples)), verbatim(figure.unit))
+
+
+def _better(rows: Sequence[Row]) -> str:
+    """Say which direction is good, by figure where they differ."""
+    if len({row.better for row in rows}) == 1:
+        return f"{rows[0].better.capitalize()} is better."
+    return " ".join(f"{verbatim(_name(row))}: {row.better} is better." for row in rows)
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    told: dict[str, None] = {}
+    for row in rows:
+        missing = row.reason if row.median is None else None
+        if missing:
+            told[f"{_name(row)}: no number: {missing}"] = None
+        told |= dict.fromkeys(note for note in row.notes if note != missing)
     return ["\n".join(f"- {verbatim(note)}" for note in told)] if told else []
 
 
@@ -166,8 +181,7 @@ def _summary(rows: Iterable[Row]) -> str:
             f"{verbatim(name)} {number(value)}" for name, value in row.comparators.items()
         )
         link = f"[{verbatim(_name(row))}]({row.section}.md#{row.scenario})"
-        figures = (number(row.median), number(row.p10), number(row.p90), str(row.repeats))
-        lines.append((link, *figures, verbatim(row.unit), others or NO_NUMBER))
+        lines.append((link, *_numbers(row), others or NO_NUMBER))
     return table(heads, lines)
 
 

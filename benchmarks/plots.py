@@ -6,6 +6,7 @@ Each is drawn for a wide and for a narrow screen, with the same in words as its 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 
 from benchmarks import svg
 from benchmarks.render import number
@@ -31,10 +32,16 @@ class Line:
 
 
 def pictures(rows: Sequence[Row]) -> list[str]:
-    """Return the pictures of all rows of one scenario: curves first, then each row's own."""
-    drawn = [_curve(group) for group in curves(rows)]
+    """Return the pictures of all rows of one scenario: curves first, then each row's own.
+
+    The samples behind a curve are folded away.
+    """
+    groups = curves(rows)
+    drawn = [_curve(group) + _folded(group) for group in groups]
+    on_curves = [row.key for group in groups for row in group]
     for row in rows:
-        drawn += [picture for picture in (distribution(row), phases(row)) if picture]
+        own = "" if row.key in on_curves else distribution(row)
+        drawn += [picture for picture in (own, phases(row)) if picture]
     return drawn
 
 
@@ -133,7 +140,7 @@ def _curve(rows: Sequence[Row]) -> str:
             y = up.at(tick)
             parts.append(svg.line(58, y, width - 10, y, "tick"))
             parts.append(svg.words(52, y + 4, svg.short(tick), "end dim"))
-        parts += _size_ticks(across, at, bottom)
+        parts += _size_ticks(across, at, bottom, width)
         for index, line in enumerate(lines):
             parts += _line(line, across, up, min(index, 3))
             parts.append(svg.line(10, 12 + 18 * index, 34, 12 + 18 * index, f"curve c{index % 4}"))
@@ -144,6 +151,11 @@ def _curve(rows: Sequence[Row]) -> str:
     return _figure(
         draw, f"{name}, {first.unit}, over the size: medians; the bars go from p10 to p90."
     )
+
+
+def _folded(rows: Sequence[Row]) -> str:
+    inside = "".join(map(distribution, rows))
+    return f"<details><summary>every sample</summary>{inside}</details>" if inside else ""
 
 
 def _lines(rows: Sequence[Row]) -> list[Line]:
@@ -172,14 +184,17 @@ def _size(row: Row) -> float:
     return float(found["size"]) * _SCALE.get(found["unit"].lower(), 1.0)
 
 
-def _size_ticks(across: svg.Axis, at: Sequence[tuple[float, str]], bottom: float) -> list[str]:
+def _size_ticks(
+    across: svg.Axis, at: Sequence[tuple[float, str]], bottom: float, width: int
+) -> list[str]:
     drawn, taken = [], -1e9
     for size, variant in at:
         x, half = across.at(size), len(variant) * svg.LETTER / 2
         drawn.append(svg.line(x, bottom, x, bottom + 5, "rail"))
-        if x - half > taken:
-            drawn.append(svg.words(x, bottom + 20, variant, "mid dim"))
-            taken = x + half + 6
+        middle = min(x, width - half)
+        if middle - half > taken:
+            drawn.append(svg.words(middle, bottom + 20, variant, "mid dim"))
+            taken = middle + half + 6
     return [svg.line(across.begin - 4, bottom, across.end + 10, bottom, "rail"), *drawn]
 
 
@@ -221,7 +236,9 @@ def _ticks(scale: svg.Axis, top: float, bottom: float, unit: str, width: int) ->
         x = scale.at(tick)
         style = "zero" if tick == 0 else "tick"
         drawn.append(svg.line(x, top + 18, x, bottom, style))
-        drawn.append(svg.words(min(max(x, 16), width - 16), bottom + 15, svg.short(tick), "mid dim"))
+        drawn.append(
+            svg.words(min(max(x, 16), width - 16), bottom + 15, svg.short(tick), "mid dim")
+        )
     return [*drawn, svg.words(width - _SIDE, bottom + 31, unit, "end dim")]
 
 
@@ -236,4 +253,4 @@ def _name(row: Row) -> str:
 
 def _figure(draw: Callable[[int], str], caption: str) -> str:
     drawn = "".join(f'<div class="{kind}">{draw(width)}</div>' for kind, width in WIDTHS.items())
-    return f'<figure class="bench">{drawn}<figcaption>{svg.escape(caption)}</figcaption></figure>'
+    return f'<figure class="bench">{drawn}<figcaption>{escape(caption)}</figcaption></figure>'

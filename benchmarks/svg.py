@@ -27,7 +27,9 @@ class Axis:
 
     def at(self, value: float) -> float:
         """Return the place of a value."""
-        low, high, value = (_log(each) if self.log else each for each in (self.low, self.high, value))
+        low, high, value = (
+            _log(each) if self.log else each for each in (self.low, self.high, value)
+        )
         return self.begin + (self.end - self.begin) * (value - low) / (high - low)
 
     def ticks(self, most: int) -> list[float]:

@@ -1,14 +1,14 @@
-"""What MkDocs calls while it builds the site: collects the pages and checks every table of results."""
+"""What MkDocs calls as it builds the site: collects pages and checks every table of results."""
 
 from pathlib import Path
 from typing import Any
 
+import site_tables
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
-import site_tables
 from benchmarks import pages
-from benchmarks.schema import BenchError
+from benchmarks.schema import BenchError, Document
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -18,12 +18,23 @@ INCLUDED = {
     "CHANGELOG.md": "CHANGELOG.md",
     "LICENSE": "LICENSE.txt",
 }
-LINKS = {"](docs/": "](", "](LICENSE)": "](LICENSE.txt)", "](../README.md": "](index.md", "](../": "]("}
+LINKS = {
+    "](docs/": "](",
+    "](LICENSE)": "](LICENSE.txt)",
+    "](../README.md": "](index.md",
+    "](../": "](",
+}
 OPTIONAL = "?"
+_documents: dict[str, Document] = {}
 
 
 def on_config(config: Any) -> Any:
-    """Leave out the optional entries of the navigation whose page is not there."""
+    """Read the results; leave out optional entries of the navigation whose page is not there."""
+    _documents.clear()
+    try:
+        _documents.update(pages.committed())
+    except BenchError as error:
+        raise PluginError(str(error)) from error
     config.nav = _present(config.nav)
     config.watch = [str(ROOT / name) for name in ("docs", "benchmarks", *INCLUDED)]
     return config
@@ -50,7 +61,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def on_page_content(html: str, page: Any, **_: Any) -> str:
     """End the build where a table shows a result that no file holds."""
     try:
-        pages.check(page.file.src_uri, html, pages.committed())
+        pages.check(page.file.src_uri, html, _documents)
     except BenchError as error:
         raise PluginError(str(error)) from error
     return html
@@ -59,10 +70,7 @@ def on_page_content(html: str, page: Any, **_: Any) -> str:
 def _collected() -> dict[str, str]:
     texts = {name: _linked(ROOT / source) for source, name in INCLUDED.items()}
     texts |= {path.name: _linked(path) for path in sorted(DOCS.glob("*.md"))}
-    try:
-        return texts | pages.pages(pages.committed())
-    except BenchError as error:
-        raise PluginError(str(error)) from error
+    return texts | pages.pages(_documents)
 
 
 def _linked(path: Path) -> str:

@@ -15,7 +15,9 @@ def experiments() -> str:
         (f"`{each.name}`", each.summary, ", ".join(f"`{name}`" for name in each.invariants))
         for each in registry.experiments()
     ]
-    return table(("experiment", "what happens", "judged by, besides the standing invariants"), lines)
+    return table(
+        ("experiment", "what happens", "judged by, besides the standing invariants"), lines
+    )
 
 
 def faults() -> str:
@@ -26,7 +28,10 @@ def faults() -> str:
 
 def invariants() -> str:
     """Return every invariant that some run is judged by."""
-    named = [*judge.STANDING, *(name for each in registry.experiments() for name in each.invariants)]
+    named = [
+        *judge.STANDING,
+        *(name for each in registry.experiments() for name in each.invariants),
+    ]
     lines = [
         (f"`{each.name}`", "every run" if each.name in judge.STANDING else "", _about(each.judge))
         for each in registry.invariants(sorted(dict.fromkeys(named)))
@@ -68,5 +73,3 @@ def _about(value: Any) -> str:
 
 def _first_line(text: str) -> str:
     return text.strip().splitlines()[0] if text.strip() else ""
-
-

@@ -7,26 +7,21 @@ if (location.protocol === "file:") {
       this.waiting = []
       const frame = document.createElement("iframe")
       frame.hidden = true
-      const start = () => {
-        frame.contentWindow.postMessage = data =>
-          this.dispatchEvent(new MessageEvent("message", { data }))
-        const script = frame.contentDocument.createElement("script")
-        script.src = new URL(url, document.baseURI).href
-        script.onload = () => {
-          this.ready = data =>
-            frame.contentWindow.dispatchEvent(new MessageEvent("message", { data }))
-          this.waiting.splice(0).forEach(this.ready)
-        }
-        frame.contentDocument.head.append(script)
-      }
-      if (document.body) document.body.append(frame)
-      else document.documentElement.append(frame)
-      start()
+      frame.addEventListener("load", () => this.start(frame.contentWindow, url), { once: true })
+      document.documentElement.append(frame)
     }
-    postMessage(data) {
-      if (this.ready) this.ready(data)
-      else this.waiting.push(data)
+    start(inside, url) {
+      const heard = data => inside.dispatchEvent(new MessageEvent("message", { data }))
+      inside.postMessage = data => this.dispatchEvent(new MessageEvent("message", { data }))
+      const script = inside.document.createElement("script")
+      script.src = new URL(url, document.baseURI).href
+      script.addEventListener("load", () => {
+        this.postMessage = heard
+        this.waiting.splice(0).forEach(heard)
+      })
+      inside.document.head.append(script)
     }
+    postMessage(data) { this.waiting.push(data) }
     terminate() {}
   }
 }
