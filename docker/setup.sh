@@ -3,7 +3,7 @@
 #   venv   the controller's virtual environment
 #   docs   venv and what builds the documentation
 #   stack  venv, engine, base image, runtime, helper and Toxiproxy images, .env for compose
-#   test   stack and the image that holds the tests
+#   test   docs, stack and the image that holds the tests
 #   bench  stack and the image with the frameworks that the benchmarks compare with
 # Everything is reused when its inputs did not change; independent steps run side by side.
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The controller's virtual environment (.venv) from the pins of constraints.txt; done already when its inputs are the same.
-# `venv.sh docs` adds what builds the documentation.
+# `venv.sh docs` and `venv.sh test` add what builds the documentation.
 set -euo pipefail
 export STEP=venv
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -67,7 +67,7 @@ main() {
     export TMPDIR=$PWD/.cache/setup/tmp
     inputs=$(digest pyproject.toml constraints.txt docker/venv.sh)
     ensure_venv "$inputs"
-    if [ "${1:-}" = docs ]; then ensure_docs "$inputs"; fi
+    case "${1:-}" in docs | test) ensure_docs "$inputs" ;; esac
 }
 
 ensure_venv() {

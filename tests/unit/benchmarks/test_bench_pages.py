@@ -192,6 +192,12 @@ def test_a_document_that_was_edited_by_hand_is_refused(
         pages.committed(tmp_path)
 
 
+def test_every_committed_result_is_borne_out_and_can_be_shown() -> None:
+    named = pages.committed()
+    for where, text in pages.pages(named).items():
+        pages.check(where, html(text), named)
+
+
 def test_a_smoke_run_is_never_shown(tmp_path: Path, plant: Plant) -> None:
     save(plant({"speed": [{"samples": [1.0]}]}, smoke=True), tmp_path / "baseline-a.json")
     with pytest.raises(pages.NotHeld, match="no basis"):
