@@ -4,6 +4,7 @@ A scenario's method is the docstring of its own file; notes are shown word for w
 """
 
 import ast
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -65,7 +66,18 @@ def methods(folder: Path) -> dict[str, str]:
 
 def verbatim(text: str) -> str:
     """Return text in one line that no markup can be read into."""
-    return "".join(f"&#{ord(c)};" if c in _SPECIAL else c for c in " ".join(text.split()))
+    return _escaped(" ".join(text.split()))
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"&#{ord(c)};" if c in _SPECIAL else c for c in text)
+
+
+def _prose(text: str) -> str:
+    """Return text in which nothing but code between backticks is markup."""
+    parts = re.split(r"(`[^`]+`)", " ".join(text.split()))
+    spaced = (each if code % 2 else _escaped(each) for code, each in enumerate(parts))
+    return "".join(spaced)
 
 
 def _index(named: Mapping[str, Document], known: Mapping[str, str]) -> str:
@@ -97,6 +109,7 @@ def _section(section: Section, named: Mapping[str, Document], known: Mapping[str
         name: [row for row in document.rows if row.section is section]
         for name, document in named.items()
     }
+    blocks += [_host(named[name])[0] for name, each in rows.items() if each]
     names = dict.fromkeys(row.scenario for each in rows.values() for row in each)
     for scenario in sorted(names):
         of_it = {
@@ -126,14 +139,15 @@ def _scenario(name: str, found: Mapping[str, Sequence[Row]], method: str | None)
 
 def _method(row: Row, method: str | None) -> list[str]:
     said = " ".join((method or "").split())
-    blocks = [f"**Method** (`benchmarks/scenarios/{row.scenario}.py`): {said}"] if said else []
+    file = f"`benchmarks/scenarios/{row.scenario}.py`"
+    blocks = [f"**Method** ({file}): {_prose(said)}"] if said else []
     if row.interval:
         within = row.interval
         resolution = f", known to {within.resolution_s:g} s" if within.resolution_s else ""
         between = f"from {within.start} to {within.end}{resolution}"
         blocks.append(f"**Time measured:** {verbatim(between)}.")
     if said != " ".join(row.method.split()):
-        blocks.append(f"**Method as it was stated when this ran:** {verbatim(row.method)}")
+        blocks.append(f"**Method as it was stated when this ran:** {_prose(row.method)}")
     return blocks
 
 

@@ -16,11 +16,23 @@ WIDTHS = {"wide": 680, "narrow": 340}
 PHASE = "phase: "
 LEAST_POINTS = 3
 _SIDE, _LANE, _STRIP = 10, 52, 22
+STYLES = 6
+_COUNT = re.compile(r"\d+ x ")
 _SIZED = re.compile(r"(?P<before>.*?)(?P<size>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)(?P<after>.*)")
 _SCALE = {
     "kb": 1e-3, "mb": 1.0, "gb": 1e3, "kib": 1.024e-3, "mib": 1.048576, "gib": 1073.741824,
     "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0,
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """A variant that has a size: `label` is that part of it, `rest` the others."""
+
+    value: float
+    label: str
+    rest: str
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +103,7 @@ def phases(row: Row) -> str:
         for index, each in enumerate(parts):
             end = at + (each.median or 0.0)
             x1, x2 = scale.at(at), scale.at(end)
-            drawn.append(svg.box(x1, 4, x2, 28, f"fill{index % 4}"))
+            drawn.append(svg.box(x1, 4, x2, 28, f"fill{index % STYLES}"))
             if x2 - x1 > 14:
                 drawn.append(svg.words((x1 + x2) / 2, 21, str(index + 1), "mid onfill"))
             drawn.append(svg.words(_SIDE, 46 + 18 * index, svg.cut(named[index], width - 20)))
@@ -102,17 +114,13 @@ def phases(row: Row) -> str:
 
 
 def curves(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return the groups of rows whose variants differ in one number only, smallest first."""
+    """Return the groups of rows whose variants differ in one size only, smallest first."""
     groups: dict[tuple[str, str, str], list[tuple[float, Row]]] = {}
     for row in rows:
-        found = _SIZED.fullmatch(row.variant)
-        if found is None or row.median is None:
-            continue
-        unit = found["unit"].lower()
-        kind = "size" if unit in _SCALE else unit
-        size = float(found["size"]) * _SCALE.get(unit, 1.0)
-        key = (found["before"].strip() + "|" + found["after"].strip(), kind, row.unit)
-        groups.setdefault(key, []).append((size, row))
+        found = sized(row.variant)
+        if found is not None and row.median is not None:
+            key = (found.rest, found.kind, row.unit)
+            groups.setdefault(key, []).append((found.value, row))
     return [
         [row for _, row in sorted(group, key=lambda each: each[0])]
         for group in groups.values()
@@ -120,12 +128,24 @@ def curves(rows: Sequence[Row]) -> list[list[Row]]:
     ]
 
 
+def sized(variant: str) -> Sized | None:
+    """Return the first number of a variant as its size; a count before it (`16 x`) is passed by."""
+    found = _SIZED.fullmatch(_COUNT.sub("", variant, count=1))
+    if found is None:
+        return None
+    unit = found["unit"].lower()
+    rest = " ".join(each for part in ("before", "after") if (each := found[part].strip(" ,;:")))
+    label = f"{found['size']} {found['unit']}".strip()
+    kind = "scaled" if unit in _SCALE else unit
+    return Sized(float(found["size"]) * _SCALE.get(unit, 1.0), label, rest, kind)
+
+
 def _curve(rows: Sequence[Row]) -> str:
     lines = _lines(rows)
     xs = [point[0] for line in lines for point in line.points]
     ys = [value for line in lines for point in line.points for value in point[1:]]
-    first, name = rows[0], rows[0].scenario
-    at = [(_size(row), row.variant) for row in rows]
+    first, at = rows[0], [_sized(row) for row in rows]
+    name = f"{first.scenario} ({at[0].rest})" if at[0].rest else first.scenario
     told = "; ".join(
         f"{line.name}: " + ", ".join(f"{number(point[1])} at {point[0]:g}" for point in line.points)
         for line in lines
@@ -142,10 +162,11 @@ def _curve(rows: Sequence[Row]) -> str:
             parts.append(svg.words(52, y + 4, svg.short(tick), "end dim"))
         parts += _size_ticks(across, at, bottom, width)
         for index, line in enumerate(lines):
-            parts += _line(line, across, up, min(index, 3))
-            parts.append(svg.line(10, 12 + 18 * index, 34, 12 + 18 * index, f"curve c{index % 4}"))
+            y, style = 12 + 18 * index, index % STYLES
+            parts += _line(line, across, up, style)
+            parts.append(svg.line(10, y, 34, y, f"curve c{style}"))
             text = svg.cut(line.name, width - 50)
-            parts.append(svg.words(40, 16 + 18 * index, text))
+            parts.append(svg.words(40, y + 4, text))
         return "".join([*parts, "</svg>"])
 
     return _figure(
@@ -163,7 +184,7 @@ def _lines(rows: Sequence[Row]) -> list[Line]:
     for row in rows:
         for lane in _lanes(row):
             if lane.median is not None and lane.p10 is not None and lane.p90 is not None:
-                point = (_size(row), lane.median, lane.p10, lane.p90)
+                point = (_sized(row).value, lane.median, lane.p10, lane.p90)
                 points.setdefault(lane.name, []).append(point)
     return [Line(name, tuple(each)) for name, each in points.items()]
 
@@ -178,22 +199,20 @@ def _line(line: Line, across: svg.Axis, up: svg.Axis, index: int) -> list[str]:
     ]
 
 
-def _size(row: Row) -> float:
-    found = _SIZED.fullmatch(row.variant)
+def _sized(row: Row) -> Sized:
+    found = sized(row.variant)
     assert found is not None  # noqa: S101 (only rows of a curve are asked)
-    return float(found["size"]) * _SCALE.get(found["unit"].lower(), 1.0)
+    return found
 
 
-def _size_ticks(
-    across: svg.Axis, at: Sequence[tuple[float, str]], bottom: float, width: int
-) -> list[str]:
+def _size_ticks(across: svg.Axis, at: Sequence[Sized], bottom: float, width: int) -> list[str]:
     drawn, taken = [], -1e9
-    for size, variant in at:
-        x, half = across.at(size), len(variant) * svg.LETTER / 2
+    for each in at:
+        x, half = across.at(each.value), len(each.label) * svg.LETTER / 2
         drawn.append(svg.line(x, bottom, x, bottom + 5, "rail"))
         middle = min(x, width - half)
         if middle - half > taken:
-            drawn.append(svg.words(middle, bottom + 20, variant, "mid dim"))
+            drawn.append(svg.words(middle, bottom + 20, each.label, "mid dim"))
             taken = middle + half + 6
     return [svg.line(across.begin - 4, bottom, across.end + 10, bottom, "rail"), *drawn]
 

@@ -208,9 +208,11 @@ def test_the_method_is_the_docstring_of_the_scenarios_own_file(
     tmp_path: Path, plant: Plant
 ) -> None:
     document = plant({"speed": [{"samples": [1.0, 2.0]}]})
-    (tmp_path / "speed.py").write_text('"""By a new way."""\n')
-    page = text_of(made(tmp_path, document)["benchmarks/performance.md"])
-    assert "speed.py ): By a new way." in page.replace("speed.py)", "speed.py )")
+    (tmp_path / "speed.py").write_text('"""By `a_new*` way <b>of* it."""\n')
+    markup = made(tmp_path, document)["benchmarks/performance.md"]
+    page = text_of(markup)
+    assert "speed.py): By a_new* way <b>of* it." in page
+    assert "<code>a_new*</code>" in markup
     assert "Method as it was stated when this ran: by measuring" in page
     (tmp_path / "speed.py").write_text('"""by\nmeasuring"""\n')
     again = text_of(made(tmp_path, document)["benchmarks/performance.md"])
@@ -237,11 +239,25 @@ def test_several_machines_stand_beside_each_other(tmp_path: Path, plant: Plant) 
     assert page.index("speed on b") < page.index("<td>7</td>")
 
 
-def test_sizes_make_a_curve_smallest_first(plant: Plant) -> None:
-    reports = [{"samples": [1.0], "variant": name} for name in ("2 GB", "8 MB", "512 MB", "other")]
+@pytest.mark.parametrize(
+    "variants",
+    [
+        ["8 MB", "512 MB", "2 GB"],
+        ["512 KiB, stall", "8 MiB, stall", "1 GiB, stall"],
+        ["100 tasks", "1000 tasks", "10000 tasks"],
+        ["16 x 500 ms, parallel=1", "6 x 2 s, parallel=1", "4 x 1 min, parallel=1"],
+    ],
+)
+def test_sizes_make_a_curve_smallest_first(plant: Plant, variants: list[str]) -> None:
+    reports = [{"samples": [1.0], "variant": name} for name in ("other", *reversed(variants))]
     groups = plots.curves(plant({"stall": reports}).rows)
-    assert [[row.variant for row in group] for group in groups] == [["8 MB", "512 MB", "2 GB"]]
-    assert plots.curves(plant({"stall": reports[:2]}).rows) == []
+    assert [[row.variant for row in group] for group in groups] == [variants]
+
+
+def test_two_sizes_or_two_quantities_make_no_curve(plant: Plant) -> None:
+    names = ("8 MB", "9 MB", "8 tasks", "8 MB, durable")
+    reports = [{"samples": [1.0], "variant": name} for name in names]
+    assert plots.curves(plant({"stall": reports}).rows) == []
 
 
 def test_a_picture_says_in_words_what_it_shows(plant: Plant) -> None:
