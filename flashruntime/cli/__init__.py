@@ -64,7 +64,7 @@ def _run(verb: str, words: list[str]) -> int:
         extra = EXTRAS.get(error.name or "")
         if extra is None:
             raise
-        return _failed(verb, f"needs {error.name}: install the extra `flashruntime[{extra}]`")
+        return _failed(verb, f"needs {error.name}: in the checkout, pip install '.[{extra}]'")
     except BrokenPipeError:
         sys.stderr.close()
         return 1

@@ -1,4 +1,7 @@
-"""How `jobs` tells ages."""
+"""How `jobs` tells ages, and what a missing extra is told as."""
+
+import subprocess
+import sys
 
 import pytest
 
@@ -11,3 +14,13 @@ from flashruntime.cli.jobs import age_text
 )
 def test_an_age_is_told_in_its_largest_unit(age_s: float, text: str) -> None:
     assert age_text(age_s) == text
+
+
+def test_a_missing_extra_is_told_as_what_the_checkout_installs() -> None:
+    code = "import sys; sys.modules['httpx'] = None; from flashruntime.cli import main; "
+    code += "sys.exit(main(['jobs', '--coordinator', 'http://127.0.0.1:1']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "flashruntime jobs: needs httpx: in the checkout, pip install '.[client]'\n"
+    )
