@@ -48,7 +48,8 @@ def rank_argv(command: Sequence[str]) -> tuple[str, ...]:
 
 def ranks_of(argv: Sequence[str]) -> int:
     """Return how many ranks a torchrun command says that it starts here, 1 for any other."""
-    if not any(word.endswith(("torchrun", "torch.distributed.run", _MAIN.name)) for word in argv):
+    launchers = ("torchrun", "torch.distributed.run", _MAIN.name, f".{_MAIN.stem}")
+    if not any(word.endswith(launchers) for word in argv):
         return 1
     found = _PROCESSES.search(" ".join(argv))
     return max(1, int(found[1])) if found else 1

@@ -44,6 +44,7 @@ def test_what_torchrun_cannot_run_is_refused(command: list[str]) -> None:
         (("/v/bin/torchrun", "--nproc_per_node", "8", "train.py"), 8),
         (("python", "-m", "torch.distributed.run", "--nproc-per-node=2", "train.py"), 2),
         (torchrun_argv(["train.py"], 3), 3),
+        (("python", "-m", "flashruntime.launch.torchrun_main", "--nproc-per-node=2", "x.py"), 2),
         (("torchrun", "--nproc-per-node=gpu", "train.py"), 1),
         (("python", "train.py", "--nproc-per-node=4"), 1),
         ((), 1),
