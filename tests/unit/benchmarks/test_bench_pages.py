@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -118,10 +118,11 @@ def test_a_table_of_results_needs_a_result_file() -> None:
     pages.check("start.md", html("| figure | size |\n| - | - |\n| speed | 3 |\n"), {})
 
 
+@example(0.0, -0.0)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(-1e9, 1e9))
 def test_a_number_is_what_it_was_rounded_from_and_nothing_else(value: float, other: float) -> None:
     assert audit.shows(number(value), value)
-    if f"{value:.4g}" != f"{other:.4g}":
+    if float(f"{value:.4g}") != float(f"{other:.4g}"):
         assert not audit.shows(number(value), other)
 
 
