@@ -87,8 +87,9 @@ class Parting:
 
     def _foreign(self, value: Any, where: str) -> Any:
         if type(value).__module__ == "numpy":
-            if getattr(value, "shape", None) == () and hasattr(value, "item"):
-                return self._convert(value.item(), where, 0)
+            plain = value.item() if getattr(value, "shape", None) == () else value
+            if type(plain).__module__ != "numpy":
+                return self._convert(plain, where, 0)
             try:
                 return {NUMPY_KEY: self._tensor(self._from_numpy(value))}
             except TypeError as error:
@@ -108,7 +109,8 @@ class Parting:
     def _tensor(self, tensor: torch.Tensor) -> Any:
         """Describe a plain tensor; copy one of another kind (sparse, quantized, a subclass)."""
         if not _is_plain(tensor):
-            return tensor.detach().clone()
+            own = tensor.detach().clone()
+            return own.cpu() if own.is_cuda else own
         number = self._numbers.get(id(tensor))
         if number is None:
             number = self._numbers[id(tensor)] = len(self._seen)

@@ -46,6 +46,16 @@ def test_what_would_need_code_to_load_is_refused_by_name(value):
         Packer().pack({"ledger": {"bad": value}})
 
 
+def test_a_numpy_number_that_python_lacks_is_refused_by_name():
+    import numpy
+
+    from flashruntime.errors import InvalidInput
+    from flashruntime.torch.state import Packer
+
+    with pytest.raises(InvalidInput, match=r"state 'loss'"):
+        Packer().pack({"loss": numpy.longdouble(1)})
+
+
 def test_069_a_view_takes_the_room_of_its_own_elements():
     import torch
 
