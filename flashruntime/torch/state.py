@@ -15,7 +15,7 @@ import torch
 
 from flashruntime.checkpoint.buffers import HostBuffers, at_once
 from flashruntime.checkpoint.files import Buffer
-from flashruntime.errors import CheckpointError, InvalidInput, NotFinite
+from flashruntime.errors import CheckpointError, NotFinite
 from flashruntime.torch import onefile
 from flashruntime.torch.devices import DeviceCopies
 from flashruntime.torch.finite import has_nan, watched_tensors
@@ -66,8 +66,11 @@ class Packer:
         return lambda: self._parts(content, size_bytes)
 
     def reserve(self, state: dict[str, Any]) -> None:
-        """Have memory for states like `state`; what stands in the way is told by the save."""
-        with contextlib.suppress(InvalidInput, MemoryError, OSError):
+        """Have memory for states like `state`; what stands in the way is told by the save.
+
+        The training may change `state` meanwhile, which it may not during a save.
+        """
+        with contextlib.suppress(Exception):
             blocks = Parting().part(state).blocks
             size_bytes = sum(block.size_bytes + ALIGN_BYTES for block in blocks)
             for number in range(size_bytes // PART_BYTES):

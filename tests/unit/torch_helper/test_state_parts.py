@@ -56,6 +56,19 @@ def test_a_numpy_number_that_python_lacks_is_refused_by_name():
         Packer().pack({"loss": numpy.longdouble(1)})
 
 
+def test_memory_that_cannot_be_had_ahead_of_a_save_is_no_error():
+    """What fails in it would be raised as the error of a save that nobody has asked for."""
+    from flashruntime.torch.state import Packer
+
+    class Changing(dict):
+        def items(self):
+            raise RuntimeError("dictionary changed size during iteration")
+
+    packer = Packer()
+    packer.reserve({"counts": Changing()})
+    assert packer._buffers._pieces == []
+
+
 def test_069_a_view_takes_the_room_of_its_own_elements():
     import torch
 
