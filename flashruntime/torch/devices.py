@@ -21,12 +21,18 @@ class DeviceCopies:
         self._started: dict[torch.device, Any] = {}
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """Queue a copy to `target`, which is in pinned host memory."""
+        """Queue a copy to `target`, in pinned host memory; the memory of `source` is kept for it.
+
+        It follows what the training's stream has to do by then, such as to make `source`.
+        """
         device = source.device
         if device not in self._started:
             self._begin(device)
-        with self._cuda.stream(self._streams[device]):
+        stream = self._streams[device]
+        stream.wait_stream(self._cuda.current_stream(device))
+        with self._cuda.stream(stream):
             target.copy_(source, non_blocking=True)
+        source.record_stream(stream)
 
     def finish(self) -> float:
         """Wait for the copies; return how many seconds of that went to what was queued before."""

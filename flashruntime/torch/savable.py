@@ -22,10 +22,17 @@ MAX_DEPTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Bytes to save in one piece: a storage, or the one of a copy of a view out of a larger one."""
+    """Bytes to save in one piece: a whole storage, or `view` alone, out of a larger one."""
 
     storage: torch.UntypedStorage
     size_bytes: int
+    view: torch.Tensor | None = None
+
+    def content(self) -> torch.UntypedStorage:
+        """Return a storage with these bytes alone: of a view, a copy made now."""
+        if self.view is None:
+            return self.storage
+        return self.view.clone(memory_format=torch.contiguous_format).untyped_storage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +138,13 @@ class Parting:
         number, offset, size, stride, dtype = seen.view
         is_whole = storage.nbytes() <= self._used_bytes[number]
         key = (number,) if is_whole else seen.view
+        block = Block(storage, storage.nbytes())
         if not is_whole:
-            compact = tensor.detach().clone(memory_format=torch.contiguous_format)
-            storage, stride, offset = compact.untyped_storage(), compact.stride(), 0
+            block = Block(storage, tensor.nbytes, tensor.detach())
+            stride, offset = torch.empty(size, device="meta").stride(), 0
         if key not in numbers:
             numbers[key] = len(blocks)
-            blocks.append(Block(storage, storage.nbytes()))
+            blocks.append(block)
         is_parameter = isinstance(tensor, torch.nn.Parameter)
         return (numbers[key], dtype, size, stride, offset, tensor.requires_grad, is_parameter)
 

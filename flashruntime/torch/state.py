@@ -85,8 +85,9 @@ class Packer:
             start = -(-end // ALIGN_BYTES) * ALIGN_BYTES
             for number, within, _, count in _pieces(end, start - end):
                 self._buffers.piece(number)[within : within + count] = bytes(count)
+            content = block.content()
             for number, within, done, count in _pieces(start, block.size_bytes):
-                self._fill(number, within, block.storage, done, count)
+                self._fill(number, within, content, done, count)
             places.append((start, block.size_bytes))
             end = start + block.size_bytes
         self.waited_s = self._copies.finish()

@@ -1,7 +1,4 @@
-"""Copies out of GPU memory, with the streams and events of a GPU that only notes what it is told.
-
-Its copies happen at once, between CPU tensors: what is shown is the order of the calls.
-"""
+"""Copies out of GPU memory, with streams and events that only note what they are told."""
 
 from contextlib import contextmanager
 
@@ -59,56 +56,65 @@ class Event:
         return self.cuda.took_ms
 
 
-def test_copies_follow_what_was_queued_and_are_over_when_finished():
-    import torch
+class Tensor:
+    """A tensor that says where it is, and notes who is still to read it."""
 
+    def __init__(self, device, value=0):
+        import torch
+
+        self.device, self.value, self.readers = torch.device(device), value, []
+
+    def copy_(self, source, non_blocking):
+        assert non_blocking
+        self.value = source.value
+
+    def record_stream(self, stream):
+        self.readers.append(stream)
+
+
+def test_copies_follow_what_was_queued_and_are_over_when_finished():
     from flashruntime.torch.devices import DeviceCopies
 
-    cuda, target = Cuda(), torch.zeros(4)
+    cuda, host = Cuda(), [Tensor("cpu") for _ in range(2)]
     copies = DeviceCopies({}, cuda)
-    copies.copy(target[:2], torch.ones(2))
-    copies.copy(target[2:], torch.full((2,), 2.0))
+    copies.copy(host[0], Tensor("cuda:0", 1))
+    copies.copy(host[1], Tensor("cuda:0", 2))
     copies.finish()
+    after = "after training on cuda:0"
     assert cuda.calls == [
-        "stream on cpu", "after training on cpu", "event",
-        "enter", "leave", "enter", "leave", "event", "synchronize",
+        "stream on cuda:0", after, "event", after, "enter", "leave", after, "enter", "leave",
+        "event", "synchronize",
     ]  # fmt: skip
-    assert target.tolist() == [1, 1, 2, 2]
+    assert [tensor.value for tensor in host] == [1, 2]
+
+
+def test_memory_that_is_let_go_is_not_used_again_before_it_has_been_copied():
+    from flashruntime.torch.devices import DeviceCopies
+
+    streams, source = {}, Tensor("cuda:0")
+    DeviceCopies(streams, Cuda()).copy(Tensor("cpu"), source)
+    assert source.readers == [streams[source.device]]
 
 
 def test_the_next_save_uses_the_stream_again_and_waits_for_the_training_again():
-    import torch
-
     from flashruntime.torch.devices import DeviceCopies
 
     cuda, streams = Cuda(), {}
     for _ in range(2):
         copies = DeviceCopies(streams, cuda)
-        copies.copy(torch.zeros(2), torch.ones(2))
+        copies.copy(Tensor("cpu"), Tensor("cuda:0"))
         copies.finish()
-    assert cuda.calls.count("stream on cpu") == 1
-    assert cuda.calls.count("after training on cpu") == 2
+    assert cuda.calls.count("stream on cuda:0") == 1
+    assert cuda.calls.count("event") == 4
 
 
 def test_each_device_is_waited_for():
-    import torch
-
     from flashruntime.torch.devices import DeviceCopies
-
-    class Of:
-        """A tensor that says it is elsewhere."""
-
-        def __init__(self, device):
-            self.device = torch.device(device)
-
-    class Target:
-        def copy_(self, source, non_blocking):
-            assert non_blocking
 
     cuda = Cuda()
     copies = DeviceCopies({}, cuda)
     for device in ("cuda:0", "cuda:1"):
-        copies.copy(Target(), Of(device))
+        copies.copy(Tensor("cpu"), Tensor(device))
     copies.finish()
     assert {f"after training on cuda:{n}" for n in (0, 1)} <= set(cuda.calls)
     assert cuda.calls[-2:] == ["synchronize", "synchronize"]
@@ -117,14 +123,12 @@ def test_each_device_is_waited_for():
 def test_waiting_for_the_training_s_own_work_is_told_apart_from_copying():
     import threading
 
-    import torch
-
     from flashruntime.torch.devices import DeviceCopies
 
     def waits(took_ms):
         cuda = Cuda(took_ms, lambda: threading.Event().wait(0.05))
         copies = DeviceCopies({}, cuda)
-        copies.copy(torch.zeros(2), torch.ones(2))
+        copies.copy(Tensor("cpu"), Tensor("cuda:0"))
         return copies.finish()
 
     assert waits(took_ms=0.0) >= 0.05

@@ -79,6 +79,31 @@ def test_069_a_view_takes_the_room_of_its_own_elements():
     assert torch.equal(back["v"], back["again"]), "equal views stay one"
 
 
+def test_069_views_are_copied_one_at_a_time(monkeypatch):
+    """Next to the parts there is never more than one view's copy."""
+    import weakref
+
+    import torch
+
+    from flashruntime.torch.savable import Block
+    from flashruntime.torch.state import Packer
+
+    living, most = weakref.WeakSet(), []
+    original = Block.content
+
+    def content(block):
+        copy = original(block)
+        living.add(copy)
+        most.append(len(living))
+        return copy
+
+    monkeypatch.setattr(Block, "content", content)
+    base = torch.arange(1000.0)
+    Packer().pack({f"view-{n}": base[n * 100 : n * 100 + 90] for n in range(10)})
+    assert len(most) == 10
+    assert max(most) <= 2, "the one before goes when the next one is there"
+
+
 def test_069_views_that_make_up_their_base_keep_sharing_it():
     import torch
 
