@@ -77,5 +77,6 @@ class Saver:
 def _step_back(nice: int) -> None:
     """Lower the priority of this thread alone, which Linux can do."""
     if nice and sys.platform == "linux":
+        thread = threading.get_native_id()
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + nice)

@@ -165,7 +165,11 @@ def _verified(folder: int, manifest: Manifest) -> Resume | Rejection:
                 raise CheckpointError(f"has {actual_bytes} bytes instead of {current.size_bytes}")
     except CheckpointError as error:
         return _bad_part(manifest.step, current, error)
-    results = SideBySide(checked, manifest.parts).results()
+    reading = SideBySide(checked, manifest.parts)
+    try:
+        results = reading.results()
+    finally:
+        reading.stop()
     parts: dict[str, bytearray] = {}
     for current, result in zip(manifest.parts, results, strict=True):
         if isinstance(result, CheckpointError):

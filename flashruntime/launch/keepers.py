@@ -161,12 +161,14 @@ def _own_status() -> list[str]:
 
 
 def _has_ended(connection: socket.socket) -> bool:
+    """Whether a keeper without a request has ended: only its server has anything to say then."""
     try:
-        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
         return False
     except OSError:
         return True
+    return True
 
 
 def _forget() -> None:

@@ -27,8 +27,9 @@ def serve(before: set[str]) -> "Callable[[], None]":
     `before` are the modules that a fresh interpreter has loaded too. What is returned is to be
     called last of all.
     """
+    # A Python that an import starts is none of ours.
+    control = int(os.environ.pop(_CONTROL))
     server_module = _load_server()
-    control = int(os.environ[_CONTROL])
     for word in os.environ[_MODULES].split():
         _preload(*word.partition(":")[::2])
     said = _said_so_far()

@@ -133,12 +133,12 @@ class Ranks:
 
         No rank may give more than `longest` bytes, which must be the same number on all.
         """
-        rows = [torch.empty(longest + 8, dtype=torch.uint8) for _ in range(self.size)]
-        target = rows if self.is_main else None
+        count = self.size if self.is_main else 0
+        rows = [torch.empty(longest + 8, dtype=torch.uint8) for _ in range(count)]
         row = _row(data, longest)
-        work = distributed.gather(row, target, dst=0, group=self._control, async_op=True)
+        work = distributed.gather(row, rows or None, dst=0, group=self._control, async_op=True)
         self._wait(work, row, *rows)
-        return [_content(each) for each in rows] if self.is_main else []
+        return [_content(each) for each in rows]
 
     def tell(self, content: Any) -> Any:
         """Return what rank 0 gave, which JSON must be able to hold."""

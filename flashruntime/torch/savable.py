@@ -22,10 +22,17 @@ MAX_DEPTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Bytes to save in one piece: a storage, or the one of a copy of a view out of a larger one."""
+    """Bytes to save in one piece: a whole storage, or `view` alone, out of a larger one."""
 
     storage: torch.UntypedStorage
     size_bytes: int
+    view: torch.Tensor | None = None
+
+    def content(self) -> torch.UntypedStorage:
+        """Return a storage with these bytes alone: of a view, a copy made now."""
+        if self.view is None:
+            return self.storage
+        return self.view.clone(memory_format=torch.contiguous_format).untyped_storage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +94,9 @@ class Parting:
 
     def _foreign(self, value: Any, where: str) -> Any:
         if type(value).__module__ == "numpy":
-            if getattr(value, "shape", None) == () and hasattr(value, "item"):
-                return self._convert(value.item(), where, 0)
+            plain = value.item() if getattr(value, "shape", None) == () else value
+            if type(plain).__module__ != "numpy":
+                return self._convert(plain, where, 0)
             try:
                 return {NUMPY_KEY: self._tensor(self._from_numpy(value))}
             except TypeError as error:
@@ -108,7 +116,8 @@ class Parting:
     def _tensor(self, tensor: torch.Tensor) -> Any:
         """Describe a plain tensor; copy one of another kind (sparse, quantized, a subclass)."""
         if not _is_plain(tensor):
-            return tensor.detach().clone()
+            own = tensor.detach().clone()
+            return own.cpu() if own.is_cuda else own
         number = self._numbers.get(id(tensor))
         if number is None:
             number = self._numbers[id(tensor)] = len(self._seen)
@@ -129,12 +138,13 @@ class Parting:
         number, offset, size, stride, dtype = seen.view
         is_whole = storage.nbytes() <= self._used_bytes[number]
         key = (number,) if is_whole else seen.view
+        block = Block(storage, storage.nbytes())
         if not is_whole:
-            compact = tensor.detach().clone(memory_format=torch.contiguous_format)
-            storage, stride, offset = compact.untyped_storage(), compact.stride(), 0
+            block = Block(storage, tensor.nbytes, tensor.detach())
+            stride, offset = torch.empty(size, device="meta").stride(), 0
         if key not in numbers:
             numbers[key] = len(blocks)
-            blocks.append(Block(storage, storage.nbytes()))
+            blocks.append(block)
         is_parameter = isinstance(tensor, torch.nn.Parameter)
         return (numbers[key], dtype, size, stride, offset, tensor.requires_grad, is_parameter)
 

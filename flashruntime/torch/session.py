@@ -151,7 +151,7 @@ class Session:
                 parts = {**make_parts(), **others}
                 return Snapshot(step, parts, framework=FRAMEWORK, world_size=size)
 
-            stall_s = self.attempt.hand_over(step, build, began_s)
+            stall_s = self.attempt.hand_over(step, build, began_s + self._packer.waited_s)
             if self._cadence is not None:
                 self._cadence.saved(time.monotonic(), stall_s)
         return notice

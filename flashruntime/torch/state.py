@@ -15,8 +15,9 @@ import torch
 
 from flashruntime.checkpoint.buffers import HostBuffers, at_once
 from flashruntime.checkpoint.files import Buffer
-from flashruntime.errors import CheckpointError, InvalidInput, NotFinite
+from flashruntime.errors import CheckpointError, NotFinite
 from flashruntime.torch import onefile
+from flashruntime.torch.devices import DeviceCopies
 from flashruntime.torch.finite import has_nan, watched_tensors
 from flashruntime.torch.savable import NUMPY_KEY, TENSOR_KEY, Block, Parting, rebuild
 
@@ -33,11 +34,15 @@ class Packer:
     """Turns states into parts, in buffers that are reused from one save to the next.
 
     A state in which a `watched` parameter of the model is NaN is refused when its parts are made.
+    `waited_s`: how long the last copy waited for a GPU to do what the training had queued before.
     """
 
     def __init__(self) -> None:
         self._buffers = HostBuffers(PART_BYTES, _pinned if torch.cuda.is_available() else at_once)
         self._pieces: list[torch.Tensor] = []
+        self._streams: dict[torch.device, Any] = {}
+        self._copies = DeviceCopies(self._streams)
+        self.waited_s = 0.0
         self.watched: Collection[str] = ()
 
     def pack(self, state: dict[str, Any]) -> dict[str, Buffer]:
@@ -61,8 +66,11 @@ class Packer:
         return lambda: self._parts(content, size_bytes)
 
     def reserve(self, state: dict[str, Any]) -> None:
-        """Have memory for states like `state`; what stands in the way is told by the save."""
-        with contextlib.suppress(InvalidInput, MemoryError, OSError):
+        """Have memory for states like `state`; what stands in the way is told by the save.
+
+        The training may change `state` meanwhile, which it may not during a save.
+        """
+        with contextlib.suppress(Exception):
             blocks = Parting().part(state).blocks
             size_bytes = sum(block.size_bytes + ALIGN_BYTES for block in blocks)
             for number in range(size_bytes // PART_BYTES):
@@ -72,16 +80,17 @@ class Packer:
         """Copy the blocks one after another; return where each lies, and where the last ends."""
         places: list[Place] = []
         end = 0
+        self._copies = DeviceCopies(self._streams)
         for block in blocks:
             start = -(-end // ALIGN_BYTES) * ALIGN_BYTES
             for number, within, _, count in _pieces(end, start - end):
                 self._buffers.piece(number)[within : within + count] = bytes(count)
+            content = block.content()
             for number, within, done, count in _pieces(start, block.size_bytes):
-                self._fill(number, within, block.storage, done, count)
+                self._fill(number, within, content, done, count)
             places.append((start, block.size_bytes))
             end = start + block.size_bytes
-        if any(block.storage.device.type == "cuda" for block in blocks):
-            torch.cuda.synchronize()
+        self.waited_s = self._copies.finish()
         return places, end
 
     def _fill(
@@ -94,9 +103,13 @@ class Packer:
         target = self._pieces[number]
         if storage.device.type == "cpu":
             ctypes.memmove(target.data_ptr() + within, storage.data_ptr() + start, count)
+            return
+        source = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+        target, source = target.narrow(0, within, count), source.narrow(0, start, count)
+        if storage.device.type == "cuda":
+            self._copies.copy(target, source)
         else:
-            source = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-            target.narrow(0, within, count).copy_(source.narrow(0, start, count), non_blocking=True)
+            target.copy_(source)
 
     def _parts(self, content: dict[str, Any], size_bytes: int) -> dict[str, Buffer]:
         self._refuse_nan(content)

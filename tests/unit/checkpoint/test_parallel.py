@@ -4,7 +4,9 @@ import threading
 
 import pytest
 
+from flashruntime.checkpoint import store
 from flashruntime.checkpoint.parallel import SideBySide
+from flashruntime.errors import CheckpointError
 
 
 def test_results_come_in_the_order_of_the_items():
@@ -51,3 +53,26 @@ def test_where_no_thread_can_be_started_the_caller_does_the_work(monkeypatch):
 
     monkeypatch.setattr(threading.Thread, "start", refused)
     assert SideBySide(str, range(3)).results() == ["0", "1", "2"]
+
+
+def test_an_interrupted_read_leaves_no_thread_at_the_files(tree, save, monkeypatch):
+    """They would read through a descriptor that is closed, and may then be another's."""
+    save(tree.begin(), 1)
+    begun, go, sides = threading.Event(), threading.Event(), []
+
+    def part(*_):
+        begun.set()
+        go.wait(5)
+        raise CheckpointError("cannot be read")
+
+    def interrupted(side):
+        sides.append(side)
+        begun.wait(5)
+        threading.Timer(0.05, go.set).start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "_part", part)
+    monkeypatch.setattr(SideBySide, "results", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.load(tree.root, 1, lambda _: True)
+    assert not any(thread.is_alive() for thread in sides[0]._threads)

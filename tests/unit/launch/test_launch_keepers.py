@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -74,6 +75,19 @@ def test_a_process_outlives_the_server_and_another_is_started(tmp_path: Path) ->
         assert ended(launch(tmp_path, "true")).exit_code == 0
         gate.write("\n")
     assert ended(first).exit_code == 3
+
+
+def test_a_keeper_that_ended_while_it_waited_is_not_taken() -> None:
+    """Its server has said so on the connection before it was closed."""
+    control, server = socket.socketpair()
+    asked = keepers.Keepers(control)
+    asked.restock()
+    with socket.socket(fileno=socket.recv_fds(server, 1, 1)[1][0]) as spare:
+        spare.sendall(b'{"keeper_status": 0}\n')
+    with asked.open({}), socket.socket(fileno=socket.recv_fds(server, 1, 1)[1][0]) as fresh:
+        assert fresh.recv(100)
+    asked.close()
+    server.close()
 
 
 def test_a_killed_keeper_leaves_no_daemon_behind(tmp_path: Path) -> None:

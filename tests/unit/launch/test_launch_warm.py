@@ -252,6 +252,19 @@ def test_a_module_that_is_not_there_is_the_script_s_own_affair(site: Site) -> No
     assert site.run(code)[1].splitlines()[-2:] == ["none", "True"]
 
 
+def test_a_python_that_an_import_starts_is_an_ordinary_one(site: Site) -> None:
+    site.module(
+        "joblib",
+        HEAVY
+        + """
+import subprocess
+command = [sys.executable, "-c", "import os; print('FLASHML_WARM_FD' in os.environ)"]
+told = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+""",
+    )
+    assert site.run(IS_WARM + "print(joblib.told)")[1].splitlines()[-2:] == ["True", "False"]
+
+
 def test_attempts_start_cold_when_the_interpreter_has_died(site: Site) -> None:
     site.run(IS_WARM)
     for pid in descendants(os.getpid()):

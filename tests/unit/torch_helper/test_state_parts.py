@@ -46,6 +46,29 @@ def test_what_would_need_code_to_load_is_refused_by_name(value):
         Packer().pack({"ledger": {"bad": value}})
 
 
+def test_a_numpy_number_that_python_lacks_is_refused_by_name():
+    import numpy
+
+    from flashruntime.errors import InvalidInput
+    from flashruntime.torch.state import Packer
+
+    with pytest.raises(InvalidInput, match=r"state 'loss'"):
+        Packer().pack({"loss": numpy.longdouble(1)})
+
+
+def test_memory_that_cannot_be_had_ahead_of_a_save_is_no_error():
+    """What fails in it would be raised as the error of a save that nobody has asked for."""
+    from flashruntime.torch.state import Packer
+
+    class Changing(dict):
+        def items(self):
+            raise RuntimeError("dictionary changed size during iteration")
+
+    packer = Packer()
+    packer.reserve({"counts": Changing()})
+    assert packer._buffers._pieces == []
+
+
 def test_069_a_view_takes_the_room_of_its_own_elements():
     import torch
 
@@ -54,6 +77,31 @@ def test_069_a_view_takes_the_room_of_its_own_elements():
     back = round_trip({"v": big[:10], "again": big[:10]})
     back["v"].add_(1)
     assert torch.equal(back["v"], back["again"]), "equal views stay one"
+
+
+def test_069_views_are_copied_one_at_a_time(monkeypatch):
+    """Next to the parts there is never more than one view's copy."""
+    import weakref
+
+    import torch
+
+    from flashruntime.torch.savable import Block
+    from flashruntime.torch.state import Packer
+
+    living, most = weakref.WeakSet(), []
+    original = Block.content
+
+    def content(block):
+        copy = original(block)
+        living.add(copy)
+        most.append(len(living))
+        return copy
+
+    monkeypatch.setattr(Block, "content", content)
+    base = torch.arange(1000.0)
+    Packer().pack({f"view-{n}": base[n * 100 : n * 100 + 90] for n in range(10)})
+    assert len(most) == 10
+    assert max(most) <= 2, "the one before goes when the next one is there"
 
 
 def test_069_views_that_make_up_their_base_keep_sharing_it():
