@@ -38,7 +38,7 @@ class Dump:
 def _blocking(pid: int) -> set[str]:
     """Return the threads of a process that block the signal."""
     try:
-        threads = os.listdir(f"/proc/{pid}/task")
+        threads = [path.name for path in Path(f"/proc/{pid}/task").iterdir()]
     except OSError:
         return set()
     return {thread for thread in threads if _has(_status(f"{pid}/task/{thread}"), "SigBlk")}
