@@ -328,8 +328,9 @@ class Supervisor:
 
     def _end(self, state: JobState, reason: str | None) -> None:
         try:
+            # First, for on a full disk it makes room for the record.
+            self._plan.clear()
             self._record.end(state, reason)
             self._record.journal.close()
-            self._plan.clear()
         except Exception:  # noqa: BLE001 (thread boundary: the run must end)
             _LOG.exception("the end of %s could not be written", self._plan.job_id)

@@ -18,7 +18,9 @@ from flashruntime.errors import Conflict
 from flashruntime.launch.environment import HOOK_DIR
 from flashruntime.launch.local import LocalLauncher, LocalProcess
 from flashruntime.launch.spec import LaunchSpec
+from flashruntime.protocol.events import Event
 from flashruntime.sdk import home, supervisor
+from flashruntime.sdk import submit as submitting
 from flashruntime.sdk.submit import submit_through
 from tests.integration.sdk_runs import PATIENCE_S, ROOT, Bench, await_gone, fifo_at
 
@@ -340,6 +342,21 @@ def test_a_fork_that_lives_on_does_not_keep_the_directory(bench: Bench, ready: P
     argv = [sys.executable, "-c", code, str(bench.output), str(ready)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=30, cwd=ROOT, check=False)
     assert done.stdout.split() == ["SUCCEEDED"], done.stderr
+
+
+def test_a_run_leaves_room_before_it_writes_its_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk the copy of the source is all that there is to give."""
+    copies: list[int] = []
+
+    def look(event: Event) -> None:
+        copies.append(len(list(bench.output.glob(".source-*"))))
+
+    monkeypatch.setattr(submitting, "watcher", lambda *_: look)
+    bench.run("print(1)", options={"max_restarts": 1})
+    assert copies[-1] == 0
+    assert max(copies) == 1
 
 
 def test_0_restarts_are_exactly_one_attempt_also_after_a_sigterm(bench: Bench) -> None:
