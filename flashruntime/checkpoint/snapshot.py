@@ -53,18 +53,35 @@ class Saver:
         `nice` is what it and the threads that it starts leave to the training of the processors.
         """
         self.wait()
-        self._owner_pid = os.getpid()
-        self._done.clear()
-        thread = threading.Thread(target=self._run, args=(save, nice), name="flashruntime-save")
+        self._own()
+        unclaimed = threading.Lock()
+        thread = threading.Thread(
+            target=self._run, args=(save, nice, unclaimed), name="flashruntime-save"
+        )
         thread.daemon = False
         try:
+            self._done.clear()
+            if not threading.main_thread().is_alive():
+                raise RuntimeError("nobody waits for a thread any more")
             thread.start()
         except RuntimeError:
             # No thread can be had (the interpreter is ending, or a limit on threads is reached).
-            self._run(save, 0)
+            self._run(save, 0, unclaimed)
             self.wait()
+        except BaseException:
+            # A signal's handler has raised, and nobody knows whether there will be a thread.
+            if unclaimed.acquire(blocking=False):
+                self._done.set()
+            raise
 
-    def _run(self, save: Callable[[], object], nice: int) -> None:
+    def _own(self) -> None:
+        """In a fork, have nothing of the parent's save: its failure, or a lock that it held."""
+        if os.getpid() != self._owner_pid:
+            self._owner_pid, self._failure, self._done = os.getpid(), None, threading.Event()
+
+    def _run(self, save: Callable[[], object], nice: int, unclaimed: threading.Lock) -> None:
+        if not unclaimed.acquire(blocking=False):
+            return
         try:
             _step_back(nice)
             save()

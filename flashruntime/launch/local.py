@@ -63,6 +63,7 @@ class LocalProcess:
         self._restock: Callable[[], None] = lambda: None
         self._settled = Event()
         self._killed_before = memory.oom_kills()
+        self._dump: stacks.Dump | None = None
         self.pid: int | None = None
         self.keeper_pid: int | None = None
         self._warm = warm.find(spec)
@@ -83,7 +84,13 @@ class LocalProcess:
 
     def dump_stacks(self) -> int:
         """Ask each Python of the tree that listens to print its stacks; return how many were."""
-        return stacks.dump(keeper.descendants(self.keeper_pid)) if self.keeper_pid else 0
+        self._dump = stacks.Dump(keeper.descendants(self.keeper_pid) if self.keeper_pid else [])
+        return self._dump.count
+
+    @property
+    def is_dumping(self) -> bool:
+        """Whether stacks that were asked for are not all printed yet."""
+        return self._dump is not None and self._dump.goes_on
 
     def wait(self, timeout_s: float | None = None) -> Evidence | None:
         """Return how it ended, or None if it has not within `timeout_s`."""

@@ -65,8 +65,8 @@ def _find(path: str, places: Places, placed: Mapping[str, Placed]) -> tuple[Path
     why = "not found"
     for root in (places.output, places.files):
         problem = _problem(root, path)
-        if problem is None and root == places.files and _is_unchanged(root, path, placed):
-            problem = "an input that the process did not change"
+        if problem is None and root == places.files:
+            problem = _why_unchanged(root, path, placed)
         if problem is None:
             return root / path, ""
         why = problem if problem != "not found" else why
@@ -90,12 +90,17 @@ def _problem(root: Path, path: str) -> str | None:
     return None if stat.S_ISREG(mode) else "not a regular file; name files, not directories"
 
 
-def _is_unchanged(root: Path, path: str, placed: Mapping[str, Placed]) -> bool:
+def _why_unchanged(root: Path, path: str, placed: Mapping[str, Placed]) -> str | None:
+    """Say why a file counts as an input still, None if the process has written it."""
     before = placed.get(path)
-    if before is None or signature(root / path) != before.signature:
-        return False
-    with (root / path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == before.sha256.lower()
+    try:
+        if before is None or signature(root / path) != before.signature:
+            return None
+        with (root / path).open("rb") as file:
+            same = hashlib.file_digest(file, "sha256").hexdigest() == before.sha256.lower()
+    except OSError as error:
+        return f"an input that cannot be read any more ({error.strerror or error})"
+    return "an input that the process did not change" if same else None
 
 
 def signature(path: Path) -> tuple[int, int, int]:

@@ -50,6 +50,11 @@ class Process(Protocol):
         """Ask each Python of the tree that listens to print its stacks; return how many were."""
         ...
 
+    @property
+    def is_dumping(self) -> bool:
+        """Whether stacks that were asked for are not all printed yet."""
+        ...
+
     def wait(self, timeout_s: float | None = None) -> Evidence | None:
         """Return how it ended, or None if it has not within `timeout_s`."""
         ...

@@ -135,6 +135,8 @@ def _become(request: dict[str, Any], extra: dict[str, str]) -> None:
         torch.default_generator.seed()
     processes: Any = sys.modules.get("multiprocessing.process")
     if processes is not None:
+        # Spawned processes look there for what is relative.
+        processes.ORIGINAL_DIR = os.getcwd()
         config = processes.current_process()._config
         config["authkey"] = processes.AuthenticationString(os.urandom(32))
 

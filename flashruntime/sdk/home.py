@@ -53,6 +53,7 @@ class RunHome:
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         self._lock = handle
+        _OPEN.add(self)
 
     def listen(self, cancel: Cancel) -> None:
         """Let `request_cancel` from another process reach `cancel`, where the disk has FIFOs."""
@@ -73,8 +74,30 @@ class RunHome:
                 os.write(self._control, b"q")
             self._control = None
         if self._lock is not None:
+            # Closing would not do where a fork holds the file too.
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
             os.close(self._lock)
             self._lock = None
+        _OPEN.discard(self)
+
+    def leave(self) -> None:
+        """In a fork, hold nothing of the directory: it is the parent's."""
+        for handle in (self._lock, self._control):
+            if handle is not None:
+                os.close(handle)
+        self._lock = self._control = None
+
+
+_OPEN: set[RunHome] = set()
+
+
+def _leave_all() -> None:
+    for home in _OPEN:
+        home.leave()
+    _OPEN.clear()
+
+
+os.register_at_fork(after_in_child=_leave_all)
 
 
 def _obey(control: int, cancel: Cancel) -> None:

@@ -162,6 +162,7 @@ class Mirror:
         self._clock = clock
         self._due_ns = 0
         self._dirty = False
+        self._has_failed = False
 
     def touch(self) -> None:
         """Note that something has changed."""
@@ -184,9 +185,11 @@ class Mirror:
         self._dirty = False
         try:
             self._replace(durable)
+            self._has_failed = False
         except OSError as error:
-            self._dirty = True
-            _LOG.warning("%s could not be written: %s", self._path, error)
+            if not self._has_failed:
+                _LOG.warning("%s cannot be written for now: %s", self._path, error)
+            self._dirty = self._has_failed = True
         ended_ns = self._clock.monotonic_ns()
         pause_ns = max(MIRROR_LEAST_S * 1e9, (ended_ns - begun_ns) / MIRROR_SHARE)
         self._due_ns = ended_ns + int(pause_ns)

@@ -106,6 +106,11 @@ class Watched:
         """Ask it to print its stacks."""
         return self._inner.dump_stacks()
 
+    @property
+    def is_dumping(self) -> bool:
+        """Whether stacks that were asked for are not all printed yet."""
+        return self._inner.is_dumping
+
     def wait(self, timeout_s: float | None = None) -> Evidence | None:
         """Return how it ended: a kill of ours is an attempt that its launcher has stopped."""
         evidence = self._inner.wait(timeout_s)

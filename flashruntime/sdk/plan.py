@@ -51,6 +51,8 @@ class Plan:
                 left_out = (*left_out, *RUN_FILES, *OWN_NAMES)
             tree = Tree(root, left_out, (self.output_dir,))
             if len(self.workload.tasks) > 1 or self.limits.max_restarts:
+                # What an attempt before could not finish, for a full disk perhaps.
+                shutil.rmtree(self._snapshot, ignore_errors=True)
                 tree.copy(self._snapshot)
                 tree = Tree(self._snapshot)
             self._taken.append(tree)

@@ -1,6 +1,7 @@
 """A run: what a submission gives to its caller."""
 
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from threading import Event as Flag
@@ -13,6 +14,7 @@ from flashruntime.protocol.events import Event
 from flashruntime.protocol.jobs import JobState
 from flashruntime.sdk.journal import Artifact, AttemptRecord, Earlier
 from flashruntime.sdk.record import Record
+from flashruntime.sdk.timers import MOST_S
 
 RunState = JobState
 Trial = Mapping[str, JsonValue]
@@ -27,6 +29,7 @@ class Run:
         self._record = record
         self._cancel = cancel
         self._ended = ended
+        self._driver_pid = os.getpid()
 
     def __repr__(self) -> str:
         return f"<Run {self.job_id} {self.state} in {self.output_dir}>"
@@ -104,8 +107,16 @@ class Run:
         return best_of(self.trials, name, maximize=up)
 
     def wait(self, timeout: float | None = None) -> RunState:
-        """Wait until the run has ended, at most `timeout` seconds; return its state."""
-        self._ended.wait(timeout)
+        """Wait until the run has ended, at most `timeout` seconds; return its state.
+
+        InvalidInput in a fork of the process that drives it, where it would never end.
+        """
+        if os.getpid() != self._driver_pid:
+            raise InvalidInput(
+                f"{self!r} is driven by process {self._driver_pid}, of which this one is a fork; "
+                f"wait for it and cancel it there, or read {self.run_json_path} here"
+            )
+        self._ended.wait(None if timeout is None else min(timeout, MOST_S))
         return self.state
 
     def cancel(self, timeout: float | None = None) -> RunState:

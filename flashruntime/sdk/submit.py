@@ -2,6 +2,7 @@
 
 import atexit
 import math
+import os
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from flashruntime.sdk.plan import Limits, Plan
 from flashruntime.sdk.record import Record
 from flashruntime.sdk.run import Run
 from flashruntime.sdk.supervisor import Supervisor
+from flashruntime.sdk.timers import MOST_S
 from flashruntime.sdk.watch import watcher
 from flashruntime.sdk.workload import CommandWorkload
 
@@ -82,18 +84,27 @@ def _plan(
         _check_whole("parallel", parallel, 1, MAX_PARALLEL)
     if timeout_s is not None:
         is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
-        if not is_number or not math.isfinite(timeout_s) or timeout_s <= 0:
+        if not is_number or not 0 < timeout_s < math.inf:
             raise InvalidInput(f"timeout_s={timeout_s!r} must be a number of seconds above 0")
-    place = tempfile.mkdtemp(prefix="flashruntime-") if output_dir is None else output_dir
+        timeout_s = float(min(timeout_s, MOST_S))
+    place = _place(output_dir)
     cores = usable_cores()
     return Plan(
         job_id=f"job-{uuid4().hex[:12]}",
-        output_dir=Path(place).absolute(),
+        output_dir=place,
         workload=workload,
         limits=Limits(max_restarts=max_restarts, timeout_s=timeout_s),
         parallel=min(parallel or cores, len(workload.tasks)),
         cores=cores,
     )
+
+
+def _place(output_dir: object) -> Path:
+    if output_dir is None:
+        return Path(tempfile.mkdtemp(prefix="flashruntime-"))
+    if not isinstance(output_dir, str | Path) or str(output_dir) == "" or "\0" in str(output_dir):
+        raise InvalidInput(f"output_dir={output_dir!r} must be the path of a directory, or None")
+    return Path(output_dir).absolute()
 
 
 def _check_whole(name: str, value: object, least: int, most: int) -> None:
@@ -159,6 +170,10 @@ def _history(output_dir: Path) -> list[Earlier]:
         attempts=len(last.attempts),
     )
     return [*last.history, earlier]
+
+
+# What a fork has of the runs of its parent is not its own to end.
+os.register_at_fork(after_in_child=_LIVE.clear)
 
 
 @atexit.register

@@ -32,7 +32,8 @@ from flashruntime.sdk.timers import Timers
 
 _LOG = logging.getLogger(__name__)
 CHECKS_PER_LIMIT = 4
-DUMP_TIME_S = 1.0
+DUMP_LOOK_S = 0.05
+DUMP_LIMIT_S = 10.0
 ABANDON_WAIT_S = 15.0
 _THIS_NODE = "local"
 INCIDENT = Bounds(nodes=1)
@@ -272,7 +273,7 @@ class Supervisor:
                 running.attempt.attempt_id,
                 {"reason": running.hung, "stacks": running.process.dump_stacks()},
             )
-            self._timers.after(DUMP_TIME_S, partial(self._stop_one, running))
+            self._once_dumped([running], partial(self._stop_one, running))
             return
         self._timers.after(limit_s / CHECKS_PER_LIMIT, partial(self._watch, running, limit_s))
 
@@ -283,8 +284,18 @@ class Supervisor:
         for running in self._running.values():
             running.process.dump_stacks()
         reason = f"the run exceeded timeout_s={self._plan.limits.timeout_s:g}"
-        pause_s = DUMP_TIME_S if self._running else 0.0
-        self._timers.after(pause_s, partial(self._stop, JobState.FAILED, reason))
+        hanging = list(self._running.values())
+        self._once_dumped(hanging, partial(self._stop, JobState.FAILED, reason))
+
+    def _once_dumped(
+        self, asked: list[_Running], action: Callable[[], None], limit_s: float = DUMP_LIMIT_S
+    ) -> None:
+        """Look again and again whether the stacks are printed; a stopped process never does."""
+        if limit_s > 0 and any(running.process.is_dumping for running in asked):
+            again = partial(self._once_dumped, asked, action, limit_s - DUMP_LOOK_S)
+            self._timers.after(DUMP_LOOK_S, again)
+        else:
+            action()
 
     def _stop(self, state: JobState, reason: str) -> None:
         """End the run as `state`: nothing new is launched, what runs is stopped."""
@@ -317,8 +328,9 @@ class Supervisor:
 
     def _end(self, state: JobState, reason: str | None) -> None:
         try:
+            # First, for on a full disk it makes room for the record.
+            self._plan.clear()
             self._record.end(state, reason)
             self._record.journal.close()
-            self._plan.clear()
         except Exception:  # noqa: BLE001 (thread boundary: the run must end)
             _LOG.exception("the end of %s could not be written", self._plan.job_id)

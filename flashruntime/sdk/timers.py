@@ -5,6 +5,9 @@ from collections.abc import Callable
 
 from flashruntime.clock import Clock
 
+# More than any run lasts, and less than what locks can wait for.
+MOST_S = 1e9
+
 
 class Timers:
     """Actions by the moment at which they are due; used from one thread."""
@@ -15,9 +18,9 @@ class Timers:
         self._count = 0
 
     def after(self, delay_s: float, action: Callable[[], None]) -> None:
-        """Let `action` be called by `fire` once `delay_s` have passed."""
+        """Let `action` be called by `fire` once `delay_s` (at most MOST_S) have passed."""
         self._count += 1
-        due_ns = self._clock.monotonic_ns() + round(delay_s * 1e9)
+        due_ns = self._clock.monotonic_ns() + round(min(delay_s, MOST_S) * 1e9)
         heapq.heappush(self._heap, (due_ns, self._count, action))
 
     def next_in_s(self) -> float | None:

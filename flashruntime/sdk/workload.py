@@ -84,11 +84,27 @@ class OutputSpec(_Value):
 
 
 def _source(value: object) -> object:
-    return Source(path=Path(value)) if isinstance(value, str | Path) else value
+    if isinstance(value, str | Path):
+        if "\0" in str(value):
+            raise ValueError(f"{str(value)!r} contains a NUL byte, which no path can hold")
+        return Source(path=Path(value))
+    return value
 
 
 def _outputs(value: object) -> object:
-    return OutputSpec(value) if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return OutputSpec(value)
+    if not isinstance(value, OutputSpec):
+        raise ValueError(f"must be an OutputSpec or a list of names, not {value!r}")
+    return value
+
+
+def _command(value: object) -> list[str]:
+    if isinstance(value, str):
+        return split(value)
+    if not isinstance(value, list | tuple):
+        raise InvalidInput(f"CommandWorkload.command must be text or a list, not {value!r}")
+    return list(value)
 
 
 class CommandWorkload(_Value):
@@ -126,7 +142,7 @@ class CommandWorkload(_Value):
         warm: bool | None = None,
     ) -> None:
         super().__init__(
-            command=split(command) if isinstance(command, str) else list(command),
+            command=_command(command),
             source=source,
             env=_environment(env or {}),
             outputs=OutputSpec() if outputs is None else outputs,
@@ -172,7 +188,8 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
 def _task_params(params: Sequence[Mapping[str, object]] | None) -> object:
     if params is None:
         return None
-    if isinstance(params, str | Mapping) or not all(isinstance(item, Mapping) for item in params):
+    is_list = isinstance(params, list | tuple)
+    if not is_list or not all(isinstance(item, Mapping) for item in params):
         raise InvalidInput("CommandWorkload.task_params must be a list of dicts, one for each task")
     return [_finite(plain(item, f"task_params[{i}]"), item, i) for i, item in enumerate(params)]
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,12 @@ import pytest
 import flashruntime as flash
 from flashruntime.errors import Conflict
 from flashruntime.launch.environment import HOOK_DIR
+from flashruntime.launch.local import LocalLauncher, LocalProcess
+from flashruntime.launch.spec import LaunchSpec
+from flashruntime.protocol.events import Event
 from flashruntime.sdk import home, supervisor
+from flashruntime.sdk import submit as submitting
+from flashruntime.sdk.submit import submit_through
 from tests.integration.sdk_runs import PATIENCE_S, ROOT, Bench, await_gone, fifo_at
 
 pytestmark = pytest.mark.integration
@@ -244,17 +250,113 @@ def test_a_hang_is_found_its_stacks_shown_and_the_attempt_restarted(bench: Bench
         """
         import os, time
         def stuck(): time.sleep(600)
-        for i in range(6): print(i); time.sleep(0.1)
+        for i in range(12): print(i); time.sleep(0.1)
         if os.environ["FLASHML_RESTART_COUNT"] == "0": stuck()
         """,
-        no_progress_s=0.4,
+        no_progress_s=1.0,
         options={"max_restarts": 1},
     )
     assert run.state is SUCCEEDED
     first = run.attempts[0]
-    assert "no output and no new step for 0.4 s" in (first.reason or "")
+    assert "no output and no new step for 1 s" in (first.reason or "")
     assert "in stuck" in (run.output_dir / first.log).read_text()
     assert [e.data["stacks"] for e in run.events if e.type == "ATTEMPT_HUNG"] == [1]
+
+
+class Slow(LocalLauncher):
+    """Its processes get no processor from the moment they are asked for their stacks on."""
+
+    def launch(self, spec: LaunchSpec, on_end: Callable[[], None] = lambda: None) -> LocalProcess:
+        return SlowProcess(spec, on_end, lambda: None)
+
+
+class SlowProcess(LocalProcess):
+    looks = 0
+
+    def dump_stacks(self) -> int:
+        assert self.pid is not None
+        os.kill(self.pid, signal.SIGSTOP)
+        return super().dump_stacks()
+
+    @property
+    def is_dumping(self) -> bool:
+        assert self.pid is not None
+        self.looks += 1
+        if self.looks == 10:
+            os.kill(self.pid, signal.SIGCONT)
+        return super().is_dumping
+
+
+@pytest.mark.parametrize("limits", [{"no_progress_s": 1.0}, {"timeout_s": 1.0}])
+def test_stacks_are_waited_for_on_a_busy_machine(bench: Bench, limits: dict[str, float]) -> None:
+    bench.script("def stuck():\n    import time; time.sleep(600)\nstuck()")
+    workload = flash.CommandWorkload(
+        [sys.executable, "train.py"],
+        source=bench.source,
+        no_progress_s=limits.get("no_progress_s"),
+    )
+    run = submit_through(Slow(), workload, bench.output, timeout_s=limits.get("timeout_s"))
+    assert run.wait(PATIENCE_S) is FAILED
+    assert "in stuck" in run.logs()
+
+
+FORKING = """
+import os, sys, time, flashruntime as flash
+run = flash.submit(flash.CommandWorkload(["cat", sys.argv[2]]), sys.argv[1], wait=False)
+again = flash.submit(flash.CommandWorkload("true"), sys.argv[1] + "-2")
+"""
+
+
+def test_a_fork_of_the_submitter_ends_at_once_and_leaves_the_run_alone(
+    bench: Bench, ready: Path
+) -> None:
+    code = FORKING + textwrap.dedent(
+        """
+        if os.fork() == 0:
+            try: run.wait()
+            except flash.InvalidInput as error: print(error, flush=True)
+            sys.exit(7)
+        print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+        open(sys.argv[2], "w").close()
+        print(run.wait(), flush=True)
+        """
+    )
+    argv = [sys.executable, "-c", code, str(bench.output), str(ready)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=10, cwd=ROOT, check=False)
+    told, *rest = done.stdout.splitlines()
+    assert "is driven by process" in told
+    assert rest == ["7", "SUCCEEDED"], done.stderr
+
+
+def test_a_fork_that_lives_on_does_not_keep_the_directory(bench: Bench, ready: Path) -> None:
+    code = FORKING + textwrap.dedent(
+        """
+        pid = os.fork()
+        if pid == 0: time.sleep(600)
+        open(sys.argv[2], "w").close()
+        run.wait()
+        print(flash.submit(flash.CommandWorkload("true"), sys.argv[1]).state, flush=True)
+        os.kill(pid, 9)
+        """
+    )
+    argv = [sys.executable, "-c", code, str(bench.output), str(ready)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, cwd=ROOT, check=False)
+    assert done.stdout.split() == ["SUCCEEDED"], done.stderr
+
+
+def test_a_run_leaves_room_before_it_writes_its_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk the copy of the source is all that there is to give."""
+    copies: list[int] = []
+
+    def look(event: Event) -> None:
+        copies.append(len(list(bench.output.glob(".source-*"))))
+
+    monkeypatch.setattr(submitting, "watcher", lambda *_: look)
+    bench.run("print(1)", options={"max_restarts": 1})
+    assert copies[-1] == 0
+    assert max(copies) == 1
 
 
 def test_0_restarts_are_exactly_one_attempt_also_after_a_sigterm(bench: Bench) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from flashruntime.attempt import Attempt, Settings
-from flashruntime.checkpoint import commit
+from flashruntime.checkpoint import commit, snapshot
+from flashruntime.checkpoint.snapshot import Saver
 from flashruntime.errors import CheckpointError, InvalidInput, Superseded
 
 ROOT = Path(__file__).parents[2]
@@ -242,6 +243,61 @@ def test_a_forked_child_neither_waits_for_the_save_nor_reports_it(tmp_path):
     assert "child 7" in ended.stdout, ended.stderr
     assert ended.stdout.count("checkpoint_committed") == 1
     assert committed(tmp_path) == ["step-000001"]
+
+
+@pytest.mark.integration
+def test_a_forked_child_can_save_too(tmp_path):
+    tail = """
+    child = os.fork()
+    if child == 0:
+        attempt.save_async(2, {"w": b"2" * 20_000_000})
+        attempt.flush()
+        os._exit(7)
+    print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    attempt.save_async(3, {"w": b"3"})
+    """
+    ended = run(tmp_path, tail)
+    assert "child 7" in ended.stdout, ended.stderr
+    assert committed(tmp_path) == ["step-000001", "step-000002", "step-000003"]
+
+
+@pytest.mark.integration
+def test_a_first_save_at_the_end_of_the_process_is_durable(tmp_path):
+    script = SCRIPT.replace(
+        "attempt.save_async(", "import atexit; atexit.register(attempt.save_async, "
+    )
+    ended = run(tmp_path, "", script)
+    assert (ended.returncode, committed(tmp_path)) == (0, ["step-000001"]), ended.stderr
+
+
+def test_whatever_a_signal_interrupts_the_end_of_a_save_can_be_waited_for():
+    """A handler of SIGINT or SIGTERM may raise at any line; the process must still end."""
+    interrupted = 0
+    for line in range(40):
+        saver, left = Saver(), line
+
+        def interrupt(frame, event, _):
+            nonlocal left, interrupted
+            if frame.f_code.co_filename != snapshot.__file__:
+                return None
+            left -= event == "line"
+            if left == 0:
+                interrupted += 1
+                raise KeyboardInterrupt
+            return interrupt
+
+        sys.settrace(interrupt)
+        try:
+            saver.start(lambda: None)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        waiting = threading.Thread(target=saver.wait, daemon=True)
+        waiting.start()
+        waiting.join(10)
+        assert not waiting.is_alive(), f"interrupted at line {line}"
+    assert interrupted > 10
 
 
 @pytest.mark.integration

@@ -202,6 +202,12 @@ def test_processes_of_multiprocessing_find_the_script(site: Site, method: str) -
     assert log == "[4, 6, 8]\n"
 
 
+def test_multiprocessing_knows_where_the_script_was_started(site: Site) -> None:
+    site.module("joblib", "import multiprocessing.process")
+    code = "import joblib, os, multiprocessing.process as p; print(p.ORIGINAL_DIR == os.getcwd())"
+    assert site.run(code)[1] == "True\n"
+
+
 def test_random_numbers_differ_between_forks(site: Site) -> None:
     code = "import random, uuid, multiprocessing as m, joblib\nprint(random.random(), uuid.uuid4(),"
     code += "m.current_process().authkey.hex())"

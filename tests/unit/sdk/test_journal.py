@@ -95,6 +95,19 @@ def test_a_disk_that_takes_nothing_more_does_not_end_a_run(tmp_path: Path) -> No
     assert mirror.due_in_s() is not None, "it is tried again"
 
 
+def test_a_disk_that_stays_full_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mirror = Mirror(tmp_path / "gone" / "run.json", document, ManualClock())
+    mirror.write()
+    mirror.write()
+    assert len(caplog.records) == 1
+    (tmp_path / "gone").mkdir()
+    mirror.write()
+    assert read_run(tmp_path / "gone") is not None
+    assert mirror.due_in_s() is None
+
+
 def test_run_json_is_read_back_and_anything_else_is_not(tmp_path: Path) -> None:
     Mirror(tmp_path / "run.json", lambda: document("why"), ManualClock()).write(durable=True)
     found = read_run(tmp_path)

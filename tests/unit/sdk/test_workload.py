@@ -36,7 +36,7 @@ def test_splitting_never_loses_a_backslash(text: str) -> None:
     assert sum(word.count("\\") for word in argv) == text.count("\\")
 
 
-@pytest.mark.parametrize("command", [[], [""], "", "  ", ["python3", "a\0b"], "echo 'open"])
+@pytest.mark.parametrize("command", [[], [""], "", "  ", ["python3", "a\0b"], "echo 'open", 5])
 def test_095_a_command_that_cannot_run_is_a_value_error(command: Any) -> None:
     with pytest.raises(ValueError, match=r"command|backslash"):
         flash.CommandWorkload(command)
@@ -67,6 +67,8 @@ def test_only_outputs_that_are_named_are_required() -> None:
         {"task_params": [{"lr": math.inf}]},
         {"task_params": {"lr": 1}},
         {"task_params": "lr"},
+        {"outputs": {"x": 1}},
+        {"source": "a\0b"},
         {"env": {"A": 1}},
         {"env": {"A=B": "1"}},
         {"env": ["A"]},
@@ -79,8 +81,13 @@ def test_a_field_that_breaks_a_rule_is_named(field: dict[str, Any]) -> None:
     command = [*COMMAND, "{lr}"] if field.get("task_params") else COMMAND
     if field.get("task_params") == [{"lr": 1}]:
         command = COMMAND
-    with pytest.raises(InvalidInput, match=r"lr|env|mode|no_progress_s|task_params"):
+    with pytest.raises(InvalidInput, match=r"lr|env|mode|no_progress_s|task_params|out|source"):
         flash.CommandWorkload(command, **field)
+
+
+def test_parameters_that_could_be_read_only_once_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="must be a list of dicts"):
+        flash.CommandWorkload([*COMMAND, "{lr}"], task_params=({"lr": x} for x in (1, 2)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [-1, "3", None, True, 10**12, 1.0])
@@ -98,11 +105,24 @@ def test_133_max_restarts_out_of_range_is_named(tmp_path: Path, value: Any) -> N
         ("timeout_s", 0),
         ("timeout_s", math.inf),
         ("timeout_s", "5"),
+        ("timeout_s", math.nan),
+        ("output_dir", ""),
+        ("output_dir", "a\0b"),
+        ("output_dir", 5),
+        ("output_dir", b"out"),
     ],
 )
 def test_other_arguments_out_of_range_are_named(tmp_path: Path, name: str, value: Any) -> None:
     with pytest.raises(InvalidInput, match=f"{name}="):
-        flash.submit(flash.CommandWorkload(["true"]), tmp_path, **{name: value})
+        flash.submit(flash.CommandWorkload(["true"]), **{"output_dir": tmp_path, name: value})
+
+
+@pytest.mark.parametrize("limit_s", [1e10, 1e300, 10**400])
+def test_a_limit_beyond_all_time_is_none(tmp_path: Path, limit_s: float) -> None:
+    hung_s = min(limit_s, 1e300)
+    workload = flash.CommandWorkload(["true"], source=tmp_path, no_progress_s=hung_s)
+    run = flash.submit(workload, tmp_path / "out", wait=False, timeout_s=limit_s)
+    assert run.wait(limit_s) is flash.RunState.SUCCEEDED, run.reason
 
 
 def test_a_workload_is_not_a_command(tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 """Which files of an attempt are its outputs."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import cast
 
 import pytest
 
-from flashruntime.launch.outputs import Placed, collect, read_metrics
+from flashruntime.launch.outputs import Placed, Places, collect, read_metrics, signature
 from flashruntime.protocol.jobs import InputFile, Outputs
 from flashruntime.protocol.tasks import ArtifactRecord
 from flashruntime.worker.control import AttemptControl, StopRequest
@@ -15,6 +18,7 @@ from flashruntime.worker.transfer import fetch_inputs
 from flashruntime.worker.workspace import Workspace
 
 DIGEST = "0" * 64
+NOBODY = 65534
 
 
 class Store:
@@ -62,6 +66,28 @@ def test_an_input_that_was_rewritten_is_an_output(workspace: Workspace) -> None:
     placed = fetch(workspace, "m")
     (workspace.files / "m").write_text("new")
     assert collect(Outputs(required=["m"]), workspace.places, placed).problems == []
+
+
+def test_an_input_that_the_job_made_unreadable_is_no_output() -> None:
+    with TemporaryDirectory() as root, without_privileges(root):
+        (Path(root) / "m").write_text("1")
+        placed = {"m": Placed("0" * 64, signature(Path(root) / "m"))}
+        (Path(root) / "m").chmod(0)
+        collected = collect(Outputs(required=["m"]), Places(Path(root) / "o", Path(root)), placed)
+    assert "m: an input that cannot be read any more (Permission denied)" in collected.problems
+
+
+@contextmanager
+def without_privileges(directory: str) -> Iterator[None]:
+    if os.geteuid() != 0:
+        yield
+        return
+    os.chown(directory, NOBODY, -1)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 def test_a_link_below_or_to_an_output_is_not_followed(workspace: Workspace, tmp_path: Path) -> None:
