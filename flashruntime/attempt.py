@@ -235,11 +235,10 @@ class Attempt:
     ) -> Manifest:
         """Commit, and tell the worker; stdout is left to the thread of the caller."""
         try:
-            snapshot = build()
+            manifest = chain.save(build())
         except NotFinite as error:
             self._give_up(chain, str(error))
             raise
-        manifest = chain.save(snapshot)
         duration_s = time.monotonic() - began_s
         self.checkpoint_step = manifest.step
         self._write_step_file()
