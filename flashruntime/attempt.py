@@ -200,19 +200,23 @@ class Attempt:
 
         `began_s` (time.monotonic) is when the caller began to prepare it, with nothing in flight.
         """
-        if not self._ends_well:
-            self._ends_well = True
-            at_end(self.flush)
         chain = self.chain
         self.report(step)
         stall_s = time.monotonic() - began_s
         nice = 0 if self.notice.is_set() else NICE
-        self._saver.start(lambda: self._commit(chain, build, began_s, stall_s), nice=nice)
+        self._start(lambda: self._commit(chain, build, began_s, stall_s), nice)
         return stall_s
 
     def behind(self, work: Callable[[], object]) -> None:
         """Do `work` in the background, as a save that nobody has to wait for."""
-        self._saver.start(work)
+        self._start(work, NICE)
+
+    def _start(self, work: Callable[[], object], nice: int) -> None:
+        """Do `work` in the background; the process does not end before it is over."""
+        if not self._ends_well:
+            self._ends_well = True
+            at_end(self.flush)
+        self._saver.start(work, nice=nice)
 
     def flush(self) -> float:
         """Wait until all that was saved is durable, or raise why not; return the wait in s."""
@@ -231,11 +235,10 @@ class Attempt:
     ) -> Manifest:
         """Commit, and tell the worker; stdout is left to the thread of the caller."""
         try:
-            snapshot = build()
+            manifest = chain.save(build())
         except NotFinite as error:
             self._give_up(chain, str(error))
             raise
-        manifest = chain.save(snapshot)
         duration_s = time.monotonic() - began_s
         self.checkpoint_step = manifest.step
         self._write_step_file()

@@ -9,7 +9,7 @@ import os
 import time
 import uuid
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,13 +40,17 @@ _IN_THE_WAY = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR}
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What one save stores: plain buffers under plain names, and what the manifest says of them."""
+    """What one save stores: plain buffers under plain names, and what the manifest says of them.
+
+    `refuse` looks at the parts while they are written; where it raises, nothing is committed.
+    """
 
     step: int
     parts: Mapping[str, files.Buffer]
     framework: str = "none"
     world_size: int = 1
     metadata: Mapping[str, object] = field(default_factory=dict)
+    refuse: Callable[[], object] | None = None
 
 
 def split(name: str, data: files.Buffer) -> dict[str, memoryview]:
@@ -112,7 +116,7 @@ def _stage(
     staged.parent.mkdir(parents=True, exist_ok=True)
     staged.mkdir()
     with files.directory(staged) as folder:
-        parts = _write_parts(folder, snapshot.parts)
+        parts = _admitted(folder, snapshot)
         fields = {
             "schema_version": "v1alpha1",
             "manifest_id": f"ckpt-{uuid.uuid4().hex}",
@@ -133,6 +137,18 @@ def _stage(
         files.write_file(folder, MANIFEST_NAME, data)
         os.fsync(folder)
     return manifest
+
+
+def _admitted(folder: int, snapshot: Snapshot) -> list[dict[str, JsonValue]]:
+    """Write the parts, and raise what `refuse` has against them."""
+    refuse = snapshot.refuse
+    refusing = SideBySide(lambda look: look(), [] if refuse is None else [refuse])
+    try:
+        parts = _write_parts(folder, snapshot.parts)
+        refusing.results()
+    finally:
+        refusing.stop()
+    return parts
 
 
 def _write_parts(folder: int, parts: Mapping[str, files.Buffer]) -> list[dict[str, JsonValue]]:

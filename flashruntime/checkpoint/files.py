@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import mmap
 import os
 import shutil
 import stat
@@ -129,7 +130,23 @@ def _room(size_bytes: int) -> bytearray:
     make.argtypes, make.restype = [ctypes.c_char_p, ctypes.c_ssize_t], ctypes.py_object
     room = make(None, size_bytes)
     assert isinstance(room, bytearray)  # noqa: S101 (for the type checker)
+    if sys.platform == "linux":
+        _ask_for_huge_pages(ctypes.addressof(ctypes.c_char.from_buffer(room)), size_bytes)
     return room
+
+
+def _ask_for_huge_pages(address: int, size_bytes: int) -> None:
+    """Ask for fewer page faults, which cost more than reading a cached file; a no is no error.
+
+    Source: madvise(2), MADV_HUGEPAGE; it takes whole pages, here those within the range.
+    """
+    import ctypes  # noqa: PLC0415 (as above)
+
+    first = -(-address // mmap.PAGESIZE) * mmap.PAGESIZE
+    end = (address + size_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    advise = ctypes.CDLL(None).madvise
+    advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    advise(first, end - first, mmap.MADV_HUGEPAGE)
 
 
 def _read_into(descriptor: int, view: memoryview) -> int:

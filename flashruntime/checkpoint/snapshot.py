@@ -1,9 +1,10 @@
 """Saving behind the training: one save at a time, in a thread that lives as long as the save.
 
-A thread of its own for each save means: none is left over when the job forks, and the interpreter
-waits for the last one before it ends.
+A thread of its own for each save means that none is left over when the job forks. The interpreter
+does not wait for it: whoever owns the saver waits at the end of the process.
 """
 
+import _thread
 import contextlib
 import os
 import sys
@@ -51,19 +52,17 @@ class Saver:
         """Run `save` in the background, once the one before it is over.
 
         `nice` is what it and the threads that it starts leave to the training of the processors.
+        threading.Thread.start would wait until the thread runs, and then 5 ms (the interval at
+        which threads switch) for the interpreter's lock.
         """
         self.wait()
         self._own()
         unclaimed = threading.Lock()
-        thread = threading.Thread(
-            target=self._run, args=(save, nice, unclaimed), name="flashruntime-save"
-        )
-        thread.daemon = False
         try:
             self._done.clear()
             if not threading.main_thread().is_alive():
                 raise RuntimeError("nobody waits for a thread any more")
-            thread.start()
+            _thread.start_new_thread(self._run, (save, nice, unclaimed))
         except RuntimeError:
             # No thread can be had (the interpreter is ending, or a limit on threads is reached).
             self._run(save, 0, unclaimed)

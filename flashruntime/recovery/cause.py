@@ -7,15 +7,16 @@ from dataclasses import replace
 from flashruntime.protocol.failures import Evidence
 from flashruntime.protocol.failures import FailureClass as C
 from flashruntime.recovery.names import OF_LOST_THREAD, WRAPPERS
+from flashruntime.recovery.pattern import Pattern
 from flashruntime.recovery.raised import Raised, printed, told, told_first
 from flashruntime.recovery.rules import first_fit
 from flashruntime.recovery.tail import MAX_MESSAGE, Form, Tail, read_tail
 
-_INNER = re.compile(r"-- Process \d+ terminated with the following error:\n")
+_INNER = Pattern(r"-- Process \d+ terminated with the following error:\n")
 _RECORDED = "  traceback : Traceback (most recent call last):\n"
-_DEDENT = re.compile(r"^  ", re.MULTILINE)
-ROOT_CAUSE_SIGNAL = re.compile(r"  exitcode  : -(\d{1,2}) \(pid: \d+\)")
-_LOADER_GAVE_UP = re.compile(r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly")
+_DEDENT = Pattern(r"^  ", re.MULTILINE)
+ROOT_CAUSE_SIGNAL = Pattern(r"  exitcode  : -(\d{1,2}) \(pid: \d+\)")
+_LOADER_GAVE_UP = Pattern(r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly")
 _ENV = {C.COMMUNICATION_ERROR, C.RESOURCE_EXHAUSTED, C.STORAGE_TIMEOUT, C.ACCELERATOR_FAILURE}
 
 

@@ -4,7 +4,6 @@ Order: what the worker did itself, the signal and the control group's counters, 
 uncaught error. Each reason ends in the name of the rule that decided.
 """
 
-import re
 import signal
 from collections.abc import Callable, Sequence
 
@@ -18,6 +17,7 @@ from flashruntime.recovery.cause import (
     led_to_by_environment,
 )
 from flashruntime.recovery.names import WRAPPERS
+from flashruntime.recovery.pattern import Pattern
 from flashruntime.recovery.raised import MAX_QUOTE, Raised, errno_in_words, reported, told
 from flashruntime.recovery.rules import ENVIRONMENT, first_fit
 from flashruntime.recovery.signals import fatal_signal, signal_name
@@ -35,15 +35,15 @@ _CONTROL_PLANE = {"CoordinatorUnreachable", "StoreUnavailable"}
 _BY_WORKER = "on the worker: "
 _FULL = {"ENOSPC", "EDQUOT", "ENOMEM", "EMFILE", "ENFILE", "EAGAIN"}
 _LIMITS = {signal.SIGXCPU: "its limit of CPU time", signal.SIGXFSZ: "its limit of file size"}
-_LAUNCHER_STOPPED = re.compile(r"Process \d+ got signal: (\d{1,2})$")
+_LAUNCHER_STOPPED = Pattern(r"Process \d+ got signal: (\d{1,2})$")
 _BUS_ERROR = "ERROR: Unexpected bus error encountered in worker."
-_KERNEL_KILLED = re.compile(
+_KERNEL_KILLED = Pattern(
     r"slurmstepd(?:-\S{1,100})?: error: Detected \d+ oom[_-]kill event"
     r"|(?:\[[ \d.]{1,30}\] )?(?:Memory cgroup out|Out) of memory: Killed process \d+ \("
 )
-_ROCM_FAULT = re.compile(r"Memory access fault by GPU node-\d+ ")
-_USAGE_ERROR = re.compile(r"[\w.-]{1,200}(?: [\w-]{1,50})?: error: .+")
-_NO_SCRIPT = re.compile(r"\S{1,500}: (?:can't open file '|No module named \S+$)")
+_ROCM_FAULT = Pattern(r"Memory access fault by GPU node-\d+ ")
+_USAGE_ERROR = Pattern(r"[\w.-]{1,200}(?: [\w-]{1,50})?: error: .+")
+_NO_SCRIPT = Pattern(r"\S{1,500}: (?:can't open file '|No module named \S+$)")
 
 
 def classify(evidence: Evidence) -> Finding:

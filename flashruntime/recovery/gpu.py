@@ -3,10 +3,9 @@
 The texts are those of cudaGetErrorString and of PyTorch, JAX, Triton and NCCL around them.
 """
 
-import re
-
 from flashruntime.protocol.failures import FailureClass as C
 from flashruntime.recovery.names import MEMORY_ERRORS
+from flashruntime.recovery.pattern import Pattern
 from flashruntime.recovery.raised import Raised
 from flashruntime.recovery.rule import RUNTIME, Rule, text_rule
 
@@ -25,8 +24,8 @@ _FAULT = (
 _XLA = frozenset({"XlaRuntimeError", "JaxRuntimeError"})
 _STALE = "another process holds the GPU's memory: end it, or wait until it is gone"
 _BUILD = "this build or these settings do not fit the GPU"
-_SIZE = re.compile(r"Process \d+ has (\d+(?:\.\d+)?) ([KMGT]?i?B) memory in use")
-_OWN = re.compile(
+_SIZE = Pattern(r"Process \d+ has (\d+(?:\.\d+)?) ([KMGT]?i?B) memory in use")
+_OWN = Pattern(
     r"this process has (\d+(?:\.\d+)?) ([KMGT]?i?B) memory|"
     r"allocated memory (\d+(?:\.\d+)?) ([KMGT]?i?B) is allocated by PyTorch"
 )

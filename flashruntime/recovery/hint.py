@@ -1,11 +1,10 @@
 """The last line of the output, beside a reason that knows no error: for people, not evidence."""
 
-import re
-
 from flashruntime.protocol.failures import EndedBy, Evidence, FailureClass
+from flashruntime.recovery.pattern import Pattern
 
 MAX_WORDS = 200
-_STYLES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+_STYLES = Pattern(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 def with_last_words(kind: FailureClass, reason: str, evidence: Evidence) -> str:

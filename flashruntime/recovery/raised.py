@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from flashruntime.protocol.failures import Evidence, ReportedError
 from flashruntime.recovery.names import OS_ERRORS, REMOTE
+from flashruntime.recovery.pattern import Pattern
 from flashruntime.recovery.tail import MAX_MESSAGE, Form, Printed
 
 MAX_QUOTE = 300
-_ERRNO = re.compile(r"\[Errno (\d{1,4})\] ")
-_ERRNO_OF_RUST = re.compile(r"[^\n]{0,4000}\(os error (\d{1,4})\)[\"')\]]{0,4}$")
-_URL_ERROR = re.compile(r"<urlopen error \[Errno (\d{1,4})\] ")
-_OWN_SAVE = re.compile(
+_ERRNO = Pattern(r"\[Errno (\d{1,4})\] ")
+_ERRNO_OF_RUST = Pattern(r"[^\n]{0,4000}\(os error (\d{1,4})\)[\"')\]]{0,4}$")
+_URL_ERROR = Pattern(r"<urlopen error \[Errno (\d{1,4})\] ")
+_OWN_SAVE = Pattern(
     r"the checkpoint of step \d+ could not be written to [^\n]{0,4096}: \[Errno (\d{1,4})\] "
 )
 

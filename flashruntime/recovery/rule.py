@@ -1,10 +1,10 @@
 """One rule about an uncaught error: what it looks at, and what it then means."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from flashruntime.protocol.failures import FailureClass as C
+from flashruntime.recovery.pattern import Pattern
 from flashruntime.recovery.raised import Raised
 
 RUNTIME = frozenset(["RuntimeError", "AcceleratorError", "CUDAError", "Error", "DistBackendError"])
@@ -16,7 +16,7 @@ class Rule:
 
     name: str
     kind: C
-    pattern: re.Pattern[str] | None = None
+    pattern: Pattern | None = None
     types: frozenset[str] | None = None
     test: Callable[[Raised], bool] | None = None
     hint: str | None = None
@@ -39,7 +39,7 @@ def text_rule(
     name: str, kind: C, pattern: str, hint: str | None = None, types: frozenset[str] = RUNTIME
 ) -> Rule:
     """Return a rule about the beginning of the messages of some types."""
-    return Rule(name, kind, re.compile(pattern), types, hint=hint)
+    return Rule(name, kind, Pattern(pattern), types, hint=hint)
 
 
 def types_rule(name: str, kind: C, names: str) -> Rule:

@@ -4,7 +4,6 @@ The first rule that fits decides. A rule without types speaks for itself, and so
 last line; one that goes by the type's name alone needs a closed traceback or an error file.
 """
 
-import re
 from dataclasses import replace
 
 from flashruntime.protocol.failures import FailureClass as C
@@ -15,6 +14,7 @@ from flashruntime.recovery.names import (
     NETWORK_ERRORS,
     USER_ERRORS,
 )
+from flashruntime.recovery.pattern import Pattern
 from flashruntime.recovery.raised import Raised
 from flashruntime.recovery.rule import RUNTIME, Rule, os_rule, text_rule, types_rule
 
@@ -24,7 +24,7 @@ _LAYOUT = "the checkpoint does not match this source"
 
 
 # What git, curl, wget, ssh and rsync print when the network fails them.
-_TOOL = re.compile(
+_TOOL = Pattern(
     r"(?:fatal|error): (?:RPC failed;|early EOF|the remote end hung up"
     r"|unable to access '[^'\n]{1,500}': (?:Could not resolve host|Failed to connect|Connection"
     r"|Operation timed|Recv failure|The requested URL returned error: (?:5\d\d|429)"

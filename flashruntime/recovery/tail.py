@@ -4,49 +4,51 @@ An error counts only in the form in which a dying process prints it: a closed tr
 `terminate`, or a bare last line, each the last words of its stream but for launchers' notes.
 """
 
-import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import lru_cache
 
+from flashruntime.recovery.pattern import Pattern
+
 MAX_TEXT = 128 * 1024
 MAX_LINE = 4096
 MAX_MESSAGE = 8192
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}m")
-_RANK = re.compile(r"\[(?:rank|default)(\d{1,6})\]: ?")
+_COLOUR = Pattern(r"\x1b\[[0-9;]{0,16}m")
+_RANK = Pattern(r"\[(?:rank|default)(\d{1,6})\]: ?")
 _HEADER = "Traceback (most recent call last):"
 _QUOTED = "Original Traceback (most recent call last):"
 _LAST_ERROR = "Last error:"
-_FRAME = re.compile(r'  File ".{1,4000}", line \d+')
-_CLOSING = re.compile(r"(?P<type>[A-Za-z_][\w.]*(?:\.<locals>\.\w+)*)(?::(?: (?P<text>.*))?)?")
-_BARE = re.compile(r"(?P<type>[A-Za-z_][\w.]*(?:Error|Exception)): (?P<text>.+)")
-_TERMINATE = re.compile(r"terminate called after throwing an instance of '(?P<type>[\w:]{1,200})")
-_WHAT = re.compile(r"  what\(\):  ?(?P<text>.*)")
+_FRAME = Pattern(r'  File ".{1,4000}", line \d+')
+_CLOSING = Pattern(r"(?P<type>[A-Za-z_][\w.]*(?:\.<locals>\.\w+)*)(?::(?: (?P<text>.*))?)?")
+_BARE = Pattern(r"(?P<type>[A-Za-z_][\w.]*(?:Error|Exception)): (?P<text>.+)")
+_TERMINATE = Pattern(r"terminate called after throwing an instance of '(?P<type>[\w:]{1,200})")
+_WHAT = Pattern(r"  what\(\):  ?(?P<text>.*)")
 _CHAIN = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 )
-_MORE_OF_MESSAGE = re.compile(
+_MORE_OF_MESSAGE = Pattern(
     r"\s|CUDA kernel errors might be|For debugging consider|Compile with `TORCH_USE_CUDA_DSA`"
     r"|Search for `cuda|Device-side assertion|Exception raised from |frame #\d+: |=+$|-+$"
     r"|[\w./-]{1,200} FAILED$|Failures:$|Root Cause \(first observed failure\):$|\[\d+\]:$"
     r"|nccl[A-Z]\w{1,40}: |For more information check: "
 )
-_LAUNCHER = re.compile(
+_LAUNCHER = Pattern(
     r"(?:\[\S{1,40}\]:)?\[?[WEIF]\d{0,8} .{0,200}?(?:api\.py|ProcessGroup\w+\.cpp|run\.py)"
     r"|WARNING:torch\.distributed|ERROR:torch\.distributed"
 )
-_RESTARTED = re.compile(r".{0,200}api\.py.{0,40}(?:Restarting|Stopping) worker group")
+
+_RESTARTED = Pattern(r".{0,200}api\.py.{0,40}(?:Restarting|Stopping) worker group")
 # What follows has not ended the process: a destructor's error, a thread's, another process's.
-_ASIDE = re.compile(
+_ASIDE = Pattern(
     r"Exception ignored (?:in|on|while)|Exception in thread |Error in atexit\."
     r"|Process (?:Fork|Spawn|ForkServer)?Process-[\d:]{1,40}:$"
     r"|(?:Task|Future) exception was never retrieved|future: <|--- Logging error ---"
 )
-_NOTE = re.compile(
+_NOTE = Pattern(
     r"\((?:process )?exit(?:ed)?(?: with)?(?: code)? -?\d+(?: / \d+)?\)"
     r"|sys:1: |Aborted(?: \(core dumped\))?$|Command exited with"
     r"|.{0,200}resource_tracker\.py:\d+: UserWarning|\.\.\.$"

@@ -10,9 +10,9 @@ from flashruntime.errors import CheckpointError
 from flashruntime.torch import shared
 from flashruntime.torch.pace import Pace
 from flashruntime.torch.ranks import Ranks
+from flashruntime.torch.state import Staged
 
 T = TypeVar("T")
-MakeParts = Callable[[], dict[str, Buffer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +42,28 @@ class Agreement:
         return self._vote(step, error, wanted=wanted)
 
     def gather(
-        self, step: int, stage: Callable[[], MakeParts]
-    ) -> tuple[MakeParts, bool, dict[str, Buffer]]:
+        self, step: int, stage: Callable[[], Staged]
+    ) -> tuple[Staged, bool, dict[str, Buffer]]:
         """Let each rank copy its state; return that of this rank, and whether any has notice.
 
         On rank 0 the parts with the other ranks' own state come with it.
         """
         packed = b""
 
-        def copy() -> MakeParts:
+        def copy() -> Staged:
             nonlocal packed
-            make_parts = stage()
+            staged = stage()
             if not self.ranks.is_main:
-                packed = shared.pack(make_parts())
-            return make_parts
+                packed = shared.pack(staged())
+            return staged
 
-        make_parts, error = self._attempted(copy)
+        staged, error = self._attempted(copy)
         told = self._vote(step, error, packed_bytes=len(packed))
-        assert make_parts is not None  # noqa: S101 (for the type checker)
+        assert staged is not None  # noqa: S101 (for the type checker)
         if self.ranks.size == 1:
-            return make_parts, told.notice, {}
+            return staged, told.notice, {}
         others = shared.parts_of_ranks(self.ranks.collect(packed, told.longest_bytes))
-        return make_parts, told.notice, others
+        return staged, told.notice, others
 
     def _attempted(self, action: Callable[[], T]) -> tuple[T | None, Exception | None]:
         """Return what came of `action`; alone, an error is raised at once."""

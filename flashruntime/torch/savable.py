@@ -16,6 +16,7 @@ NUMPY_KEY = "flashruntime.numpy"
 TENSOR_KEY = "flashruntime.tensor"
 RESERVED = (NUMPY_KEY, TENSOR_KEY)
 ATOMS = (type(None), bool, int, float, complex, str, bytes)
+ATOM_TYPES = frozenset(ATOMS)
 TORCH_ATOMS = (torch.dtype, torch.device, torch.Size)
 MAX_DEPTH = 100
 
@@ -87,6 +88,8 @@ class Parting:
             }
             return _checked(like(value, items), where)
         if type(value) in (list, tuple):
+            if ATOM_TYPES.issuperset(map(type, value)):
+                return value[:]
             return type(value)(
                 [self._convert(each, f"{where}[{i}]", depth + 1) for i, each in enumerate(value)]
             )

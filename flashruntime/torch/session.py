@@ -4,14 +4,13 @@ import contextlib
 import operator
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from flashruntime.attempt import NOTICE_EXIT_CODE, Attempt
 from flashruntime.checkpoint import Snapshot
 from flashruntime.checkpoint.cadence import Cadence
-from flashruntime.checkpoint.files import Buffer
 from flashruntime.checkpoint.manifest import check_step
 from flashruntime.errors import CheckpointError, InvalidInput
 from flashruntime.torch import restore, rng, shared
@@ -21,7 +20,7 @@ from flashruntime.torch.loader import ResumableLoader, resumable
 from flashruntime.torch.ranks import Ranks
 from flashruntime.torch.replicas import plain, replicate, with_own_buffers
 from flashruntime.torch.split import Order, split
-from flashruntime.torch.state import Packer
+from flashruntime.torch.state import Packer, Staged
 
 FRAMEWORK = "torch"
 AUTO = "auto"
@@ -143,13 +142,14 @@ class Session:
         """
         self._is_warm = True
         began_s = time.monotonic()
-        make_parts, notice, others = self._agreement.gather(step, self._stage)
+        staged, notice, others = self._agreement.gather(step, self._stage)
         if self._ranks.is_main:
             size = self._ranks.size
 
             def build() -> Snapshot:
-                parts = {**make_parts(), **others}
-                return Snapshot(step, parts, framework=FRAMEWORK, world_size=size)
+                parts = {**staged.parts(), **others}
+                refuse = staged.refuse_nan
+                return Snapshot(step, parts, FRAMEWORK, world_size=size, refuse=refuse)
 
             stall_s = self.attempt.hand_over(step, build, began_s + self._packer.waited_s)
             if self._cadence is not None:
@@ -177,7 +177,7 @@ class Session:
         self._cadence.step(now_s, saving=self.attempt.is_saving)
         return self._cadence.is_due(now_s)
 
-    def _stage(self) -> Callable[[], dict[str, Buffer]]:
+    def _stage(self) -> Staged:
         self.attempt.flush()
         return self._packer.stage(self._state())
 

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import io
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,10 +31,23 @@ FORMAT = 2
 Place = tuple[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """The copy of a state; both of its functions may run in any thread."""
+
+    parts: Callable[[], dict[str, Buffer]]
+    refuse_nan: Callable[[], None]
+
+    def __call__(self) -> dict[str, Buffer]:
+        """Return the parts of the copy, or raise NotFinite."""
+        self.refuse_nan()
+        return self.parts()
+
+
 class Packer:
     """Turns states into parts, in buffers that are reused from one save to the next.
 
-    A state in which a `watched` parameter of the model is NaN is refused when its parts are made.
+    A state in which a `watched` parameter of the model is NaN is refused once it is staged.
     `waited_s`: how long the last copy waited for a GPU to do what the training had queued before.
     """
 
@@ -49,8 +63,8 @@ class Packer:
         """Return `state` as parts, which hold until the next call."""
         return self.stage(state)()
 
-    def stage(self, state: dict[str, Any]) -> Callable[[], dict[str, Buffer]]:
-        """Copy `state` as it is now; what is returned makes the parts of the copy, in any thread.
+    def stage(self, state: dict[str, Any]) -> Staged:
+        """Copy `state` as it is now.
 
         Tied tensors stay tied; a view takes the room of its own elements, not of its base. The
         parts hold until the next call. InvalidInput names what could not be loaded without code.
@@ -63,7 +77,7 @@ class Packer:
             "tensors": apart.tensors,
             "places": places,
         }
-        return lambda: self._parts(content, size_bytes)
+        return Staged(lambda: self._parts(content, size_bytes), lambda: self._refuse_nan(content))
 
     def reserve(self, state: dict[str, Any]) -> None:
         """Have memory for states like `state`; what stands in the way is told by the save.
@@ -112,7 +126,6 @@ class Packer:
             target.copy_(source)
 
     def _parts(self, content: dict[str, Any], size_bytes: int) -> dict[str, Buffer]:
-        self._refuse_nan(content)
         index = io.BytesIO()
         torch.save(content, index)
         parts: dict[str, Buffer] = {INDEX_NAME: index.getvalue()}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,7 @@ SCRIPT = """
 import os, sys
 from flashruntime.attempt import Attempt
 from flashruntime.checkpoint import commit
+from flashruntime.checkpoint.snapshot import Saver
 attempt = Attempt.from_env()
 attempt.resume()
 attempt.save_async(1, {"w": bytes(20_000_000)})
@@ -311,3 +313,24 @@ def test_os_exit_and_a_kill_lose_the_save_in_flight_at_most(tmp_path):
     assert committed(tmp_path)[0] == "step-000001"
     again = run(tmp_path, "print('from', attempt.resumed_from)")
     assert again.returncode == 0, again.stderr
+
+
+def test_the_caller_goes_on_before_its_save_takes_the_interpreter():
+    gone_on, seen = threading.Event(), threading.Event()
+
+    def save():
+        give_up_at = time.monotonic() + 2
+        while time.monotonic() < give_up_at:  # pure Python, which keeps the lock
+            if gone_on.is_set():
+                seen.set()
+                return
+
+    saver, interval_s = Saver(), sys.getswitchinterval()
+    sys.setswitchinterval(60)
+    try:
+        saver.start(save)
+        gone_on.set()
+        saver.wait()
+    finally:
+        sys.setswitchinterval(interval_s)
+    assert seen.is_set()
