@@ -129,7 +129,7 @@ class Tree:
         self.orders = orders
         self.wakeup = wakeup
         self.ends: dict[int, tuple[int, float]] = {}
-        self.stopped = False
+        self.stopped = self._is_killing = False
         self.kill_at = float("inf")
         self._buffer = b""
 
@@ -149,7 +149,9 @@ class Tree:
                 return
             if pid in self.pids:
                 failed_before = any(code for code, _ in self.ends.values())
-                self.ends[pid] = status, time.time()
+                # Nothing that befalls one rank ends another by SIGKILL: that came from outside.
+                from_outside = status == signal.SIGKILL and not self._is_killing
+                self.ends[pid] = status, 0.0 if from_outside else time.time()
                 if status and not failed_before and not self.has_ended:
                     self._end_within(RANK_GRACE_S)
 
@@ -208,7 +210,7 @@ class Tree:
         The groups are killed in one call each, for a process that forks and exits can outrun a
         list.
         """
-        give_up_at = time.monotonic() + KILL_WAIT_S
+        self._is_killing, give_up_at = True, time.monotonic() + KILL_WAIT_S
         while time.monotonic() < give_up_at:
             groups = [-pid for pid in self.pids]
             signal_each([*groups, *descendants(os.getpid())], signal.SIGKILL)

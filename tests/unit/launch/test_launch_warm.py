@@ -425,6 +425,30 @@ def test_the_rank_that_failed_first_is_the_cause_and_ends_the_others(site: Site)
     assert found == (EndedBy.EXIT, 1, "ValueError", "num_heads")
 
 
+def test_a_rank_that_was_killed_is_the_cause_though_another_told_of_it_before_it_was_reaped(
+    site: Site,
+) -> None:
+    fifo = fifo_at(site)
+    evidence, _ = site.run(
+        RANK
+        + textwrap.dedent(
+            f"""
+            if rank == 0:
+                open({str(fifo)!r}).read()
+                os.kill(os.getpid(), 9)
+            with open({str(fifo)!r}, "w"):
+                try:
+                    raise ConnectionResetError("by peer")
+                except ConnectionResetError:
+                    sys.excepthook(*sys.exc_info())
+            while True: time.sleep(3600)
+            """
+        ),
+        ranks=2,
+    )
+    assert (evidence.ended_by, evidence.signal) == (EndedBy.SIGNAL, 9)
+
+
 def test_a_rank_that_was_killed_is_the_cause(site: Site) -> None:
     evidence, _ = site.run(
         RANK + "if rank == 0: os.kill(os.getpid(), 9)\nwhile True: time.sleep(3600)", ranks=2
