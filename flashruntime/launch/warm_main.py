@@ -5,9 +5,11 @@ interpreter goes on to its main program, as if it had just been started. That is
 command line, or a script put in the place of one, below which there is no frame of ours either.
 """
 
+import atexit
 import ctypes
 import functools
 import gc
+import io
 import os
 import sys
 import warnings
@@ -18,6 +20,7 @@ from typing import Any
 
 IDLE_S = 300.0
 _CONTROL, _MODULES, _PROBE = "FLASHML_WARM_FD", "FLASHML_WARM_MODULES", "FLASHML_WARM_STORE"
+_TAKEN_APART = {"__main__", "builtins", "sys"}
 _OLD_STORE = {"USE_LIBUV": "0", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
@@ -30,12 +33,16 @@ def serve(before: set[str]) -> "Callable[[], None]":
     # A Python that an import starts is none of ours.
     control = int(os.environ.pop(_CONTROL))
     server_module = _load_server()
+    kept: dict[str, ModuleType] = {}
+    atexit.register(_spare, kept)
     for word in os.environ[_MODULES].split():
         _preload(*word.partition(":")[::2])
     said = _said_so_far()
     extra = _OLD_STORE if os.environ.get(_PROBE) and not _has_libuv() else {}
     _refuse_what_no_fork_survives()
     names = sorted({name.partition(".")[0] for name in set(sys.modules) - before})
+    kept |= {name: each for name, each in sys.modules.items() if name not in _TAKEN_APART}
+    _end_without_destructors(kept)
     server = server_module.Server(control, in_place=True, idle_s=IDLE_S)
     gc.collect()
     gc.freeze()
@@ -111,6 +118,36 @@ def _refuse_what_no_fork_survives() -> None:
         raise RuntimeError("a module that was imported has initialised CUDA")
 
 
+def _end_without_destructors(kept: object) -> None:
+    """Let forks leave `kept` and the C++ libraries that are loaded as they are when they end.
+
+    To take them apart would copy most of their memory. Libraries that are loaded later come to
+    their own end before, and the exit code stays. Source: on_exit(3), fcloseall(3).
+    """
+    libc = ctypes.CDLL(None)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+    if hasattr(libc, "on_exit") and hasattr(libc, "fcloseall"):
+        libc.on_exit(libc._exit, None)
+        libc.on_exit(libc.fcloseall, None)
+
+
+def _spare(kept: dict[str, ModuleType]) -> None:
+    """Take the modules that were imported beforehand out of the interpreter's end.
+
+    Called after everything else that `atexit` calls. Files that such a module refers to would be
+    flushed when it goes, so they are flushed now.
+    """
+    for each in gc.get_objects():
+        if issubclass(type(each), io.IOBase):
+            try:  # noqa: SIM105 (nothing is imported any more)
+                each.flush()
+            except Exception:  # noqa: BLE001, S110 (closed, or a class of the script's own)
+                pass
+    for name, module in kept.items():
+        if sys.modules.get(name) is module:
+            sys.modules[name] = None  # type: ignore[assignment]
+
+
 def _threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
@@ -179,6 +216,8 @@ def _main_program(script: str) -> Callable[..., object]:
         return _raising(SystemExit(2))
     except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
         return _raising(error.with_traceback(None))
+    # As PyRun_SimpleFile does: what is alive at the end is cleared, also after sys.exit.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(sys.modules["__main__"]))
     main = vars(sys.modules["__main__"])
     main |= {"__file__": path, "__cached__": None, "__loader__": SourceFileLoader("__main__", path)}
     evaluate = ctypes.pythonapi.PyEval_EvalCode

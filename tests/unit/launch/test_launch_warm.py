@@ -186,6 +186,31 @@ def test_exit_handlers_and_threads_run_to_their_end(site: Site) -> None:
     assert log == "main\nthread\nexit handler\n"
 
 
+HELD = """
+class Held:
+    def __del__(self, write=os.write): write(1, b"taken apart")
+held = Held()
+"""
+LEAVES_OPEN = """
+import os, sys, joblib
+class Last:
+    def __del__(self, write=os.write): write(1, b"last")
+last, mine, joblib.theirs = Last(), open("mine", "w"), open("theirs", "w")
+mine.write("kept"); joblib.theirs.write("kept too")
+sys.exit(7)
+"""
+
+
+def test_what_a_script_leaves_open_ends_with_it_and_its_interpreter_is_left_alone(
+    site: Site,
+) -> None:
+    site.module("joblib", HEAVY + HELD)
+    evidence, log = site.run(LEAVES_OPEN)
+    assert (evidence.exit_code, log) == (7, "heavy says hello\nlast")
+    files = site.root / "attempt-1"
+    assert [(files / name).read_text() for name in ("mine", "theirs")] == ["kept", "kept too"]
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_processes_of_multiprocessing_find_the_script(site: Site, method: str) -> None:
     evidence, log = site.run(
