@@ -146,6 +146,26 @@ def test_a_step_that_vanishes_while_it_is_read_is_looked_for_again(tree, save, m
     assert successor.rejections == []
 
 
+@pytest.mark.parametrize("count", [1, 2_000])
+def test_a_checkpoint_of_many_parts_comes_back_part_by_part(tree, count):
+    """More parts than a process may have files open."""
+    parts = {f"part-{number:05d}": b"%d" % number * 9 for number in range(count)}
+    tree.begin().save(Snapshot(7, parts))
+    assert tree.begin().resume().parts == parts
+
+
+@pytest.mark.bench_stress
+def test_ten_thousand_parts_and_two_gigabytes_come_back(tree):
+    parts = {f"part-{number:05d}": b"%d" % number for number in range(10_000)}
+    chain = tree.begin()
+    chain.save(Snapshot(1, parts))
+    assert tree.begin().resume().parts == parts
+    large = split("state", bytearray(2 * 1024**3 + 1))
+    tree.attempts[-1].save(Snapshot(2, large))
+    found = tree.begin().resume()
+    assert [len(part) for part in found.parts.values()] == [len(part) for part in large.values()]
+
+
 def test_split_cuts_without_copying_and_joins_to_the_same_bytes():
     data = bytes(MAX_PART_BYTES) + b"tail"
     parts = split("state", data)
