@@ -330,10 +330,9 @@ def test_in_any_interleaving_each_attempt_resumes_from_the_heads_newest_save(
     story.begin()
 
 
-def test_what_is_pruned_while_a_successor_begins_from_it_is_not_the_end_of_the_chain(
-    tree, save, monkeypatch
-):
-    """The successor dies before its first save: its predecessor's last checkpoint is the newest."""
+@pytest.fixture
+def begun_late(tree, save, monkeypatch):
+    """A successor that takes over step 2 while the head saves 3 and 4 and prunes 1 and 2."""
     head = tree.begin(keep=2)
     save(head, 1, 2)
     publish = lineage.publish
@@ -344,7 +343,14 @@ def test_what_is_pruned_while_a_successor_begins_from_it_is_not_the_end_of_the_c
         return publish(root, entry)
 
     monkeypatch.setattr(lineage, "publish", late)
-    assert tree.begin().resume().step == 2
+    return tree.begin()
+
+
+def test_what_is_pruned_while_a_successor_begins_from_it_is_not_the_end_of_the_chain(
+    tree, save, begun_late
+):
+    """The successor dies before its first save: its predecessor's last checkpoint is the newest."""
+    assert begun_late.resume().step == 2
     assert tree.kinds() == {"step-000004": "valid", "step-000003": "valid"}
     third = tree.begin(keep=2)
     assert third.resume().step == 4
@@ -353,22 +359,11 @@ def test_what_is_pruned_while_a_successor_begins_from_it_is_not_the_end_of_the_c
 
 
 def test_a_successor_that_has_saved_is_not_passed_over_for_what_it_began_from(
-    tree, save, monkeypatch
+    tree, save, begun_late
 ):
-    head = tree.begin(keep=2)
-    save(head, 1, 2)
-    publish = lineage.publish
-
-    def late(root, entry):
-        monkeypatch.undo()
-        save(head, 3, 4)
-        return publish(root, entry)
-
-    monkeypatch.setattr(lineage, "publish", late)
-    successor = tree.begin()
-    save(successor, 3)
+    save(begun_late, 3)
     assert tree.kinds()["step-000004"] == "foreign"
-    assert tree.begin().resume().manifest.attempt_id == successor.entry.attempt_id
+    assert tree.begin().resume().manifest.attempt_id == begun_late.entry.attempt_id
 
 
 def test_a_zombie_in_the_middle_of_retention_removes_nothing_more(tree, save, content):
