@@ -1,8 +1,10 @@
 """Tables and indexes of the SQLite ledger."""
 
 SCHEMA_VERSION = 2
-# What leads from each older version to the one after it.
-UPGRADES = {1: "ALTER TABLE tasks ADD COLUMN same_run INTEGER NOT NULL DEFAULT 0"}
+# What leads from each older version to the one after it, statement by statement.
+UPGRADES: dict[int, tuple[str, ...]] = {
+    1: ("ALTER TABLE tasks ADD COLUMN same_run INTEGER NOT NULL DEFAULT 0",),
+}
 
 SCHEMA = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
