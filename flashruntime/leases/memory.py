@@ -299,6 +299,9 @@ class MemoryStore(MemoryKeeping):
         if row.accepted and row.job_id is not None:
             self._set(self._job_objects.setdefault(row.job_id, {}), row.key, None)
 
+    def _forget_key(self, key: str) -> None:
+        self._unindex(self._object_keys, (key,))
+
     def accepted_objects(self, job_id: str) -> list[ObjectRow]:
         """Return the accepted objects of a job by key."""
         return [self._objects[key] for key in sorted(self._job_objects.get(job_id, {}))]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from flashruntime.leases.record import (
     EventRow,
@@ -15,9 +15,6 @@ from flashruntime.leases.record import (
     TaskRow,
 )
 from flashruntime.leases.store_keeping import Removal
-
-if TYPE_CHECKING:
-    from flashruntime.leases.memory import _Sorted
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -37,12 +34,11 @@ class MemoryKeeping:
     _claims: dict[tuple[str, str], str]
     _objects: dict[str, ObjectRow]
     _job_objects: dict[str, dict[str, None]]
-    _object_keys: "_Sorted"
     _nodes: dict[str, NodeRow]
     _events: list[EventRow | None]
     _job_events: dict[str, list[int]]
     _later_undo: Callable[[Callable[[], object]], None]
-    _unindex: Callable[["_Sorted", tuple[int | str, ...]], None]
+    _forget_key: Callable[[str], None]
 
     def __init__(self) -> None:
         self._removals: dict[int, tuple[Removal, datetime, bool]] = {}
@@ -173,7 +169,7 @@ class MemoryKeeping:
         """Delete an object that is there."""
         row = self._objects[key]
         self._drop(self._objects, key)
-        self._unindex(self._object_keys, (key,))
+        self._forget_key(key)
         if row.accepted and row.job_id is not None:
             self._drop(self._job_objects[row.job_id], key)
 
@@ -198,9 +194,9 @@ class MemoryKeeping:
         """Forget that the bytes of a digest are damaged; return whether they were."""
         return self._drop(self._damaged, sha256)
 
-    def damages(self) -> int:
-        """Return how many digests are damaged."""
-        return len(self._damaged)
+    def damaged_digests(self, limit: int) -> list[str]:
+        """Return digests whose bytes are damaged."""
+        return sorted(self._damaged)[:limit]
 
     def mark(self, name: str) -> str | None:
         """Return how far a chore has come."""

@@ -142,9 +142,10 @@ class SqliteKeeping:
         """Forget that the bytes of a digest are damaged; return whether they were."""
         return self._db.execute("DELETE FROM damaged WHERE sha256=?", (sha256,)).rowcount > 0
 
-    def damages(self) -> int:
-        """Return how many digests are damaged."""
-        return int(self._db.execute("SELECT count(*) FROM damaged").fetchone()[0])
+    def damaged_digests(self, limit: int) -> list[str]:
+        """Return digests whose bytes are damaged."""
+        sql = "SELECT sha256 FROM damaged ORDER BY sha256 LIMIT ?"
+        return [str(sha256) for (sha256,) in self._db.execute(sql, (limit,))]
 
     def mark(self, name: str) -> str | None:
         """Return how far a chore has come."""

@@ -110,8 +110,8 @@ class KeepingTransaction(Protocol):
         """Forget that the bytes of a digest are damaged; return whether they were."""
         ...
 
-    def damages(self) -> int:
-        """Return how many digests are damaged."""
+    def damaged_digests(self, limit: int) -> list[str]:
+        """Return digests whose bytes are damaged."""
         ...
 
     def mark(self, name: str) -> str | None:

@@ -134,7 +134,7 @@ def test_a_deletion_that_fails_is_undone(store: LeaseStore) -> None:
         assert [row.key for row in tx.accepted_objects("j")] == ["out/j/x"]
         assert tx.key_below("out") == "out/j/x"
         assert tx.node("w1") is not None
-        assert (tx.damages(), tx.next_removal()) == (0, None)
+        assert (tx.damaged_digests(9), tx.next_removal()) == ([], None)
 
 
 def test_events_about_no_job_go_by_age(store: LeaseStore) -> None:
@@ -191,9 +191,10 @@ def test_bytes_marks_and_damage_are_remembered(store: LeaseStore) -> None:
     with store.transaction() as tx:
         assert (tx.stored_bytes("j"), tx.stored_bytes("k")) == (3, 0)
         assert (tx.mark("m"), tx.mark("n")) == ("2", None)
-        assert (tx.damage(SHA["a"]), tx.damage(SHA["b"]), tx.damages()) == ("gone", None, 1)
+        assert (tx.damage(SHA["a"]), tx.damage(SHA["b"])) == ("gone", None)
+        assert tx.damaged_digests(9) == [SHA["a"]]
         assert [tx.heal(SHA["a"]) for _ in range(2)] == [True, False]
-        assert tx.damages() == 0
+        assert tx.damaged_digests(9) == []
 
 
 def test_no_chore_walks_a_table(tmp_path: Path) -> None:

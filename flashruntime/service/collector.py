@@ -1,0 +1,83 @@
+"""Collecting blobs that nothing refers to, and noticing those that should be there and are not."""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+from flashruntime.service.blob_files import SHARDS, Blob
+from flashruntime.service.core import Core
+from flashruntime.service.damage import Rot, settle
+
+log = logging.getLogger(__name__)
+PERIOD_S = 3600.0
+# A blob may wait for the call that refers to it, an uploaded input for its job.
+GRACE_S = 3600.0
+INPUT_GRACE_S = 24 * 3600.0
+BATCH = 200
+
+
+class Collector:
+    """Goes over the store shard by shard, once an hour, by names and sizes only."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._next = 0
+
+    async def step(self) -> float | None:
+        """Look after one shard; None while the pass goes on."""
+        shard = SHARDS[self._next]
+        listing = await self._core.scrub(self._core.blobs.listing, shard)
+        await self._collect(listing)
+        await self._miss(shard, {blob.sha256: blob.size_bytes for blob in listing})
+        self._next = (self._next + 1) % len(SHARDS)
+        if self._next:
+            return None
+        await self._core.count_damage()
+        return PERIOD_S
+
+    async def _collect(self, listing: Sequence[Blob]) -> None:
+        now_s = self._core.clock.utc_now().timestamp()
+        for start in range(0, len(listing), BATCH):
+            ages_s = {blob.sha256: now_s - blob.at_s for blob in listing[start : start + BATCH]}
+            old = [sha256 for sha256, age_s in ages_s.items() if age_s > INPUT_GRACE_S]
+            younger = [sha256 for sha256, age_s in ages_s.items() if age_s > GRACE_S]
+            await collect(self._core, old, drop_inputs=True)
+            await collect(self._core, [each for each in younger if each not in set(old)])
+
+    async def _miss(self, shard: str, present: dict[str, int]) -> None:
+        """Note what the ledger says is in a shard and is not there, or not in that size."""
+        core, after = self._core, shard
+        while True:
+            expected = await core.ledger(core.manager.expected, after, BATCH)
+            here = [each for each in expected if each[0].startswith(shard)]
+            for sha256, size_bytes in here:
+                if present.get(sha256) == size_bytes:
+                    continue
+                if not await core.disk(core.blobs.whole, sha256, size_bytes):
+                    inode = await core.disk(core.blobs.inode, sha256)
+                    reason = "its bytes are missing" if inode is None else "its size is wrong"
+                    await settle(core, sha256, size_bytes, Rot(reason, inode))
+            if len(here) < BATCH:
+                return
+            after = here[-1][0]
+
+
+async def collect(core: Core, digests: Sequence[str], *, drop_inputs: bool = False) -> int:
+    """Remove those blobs that nothing refers to; return how many.
+
+    What is being uploaded at this moment is never removed, nor what comes to be referred to.
+    """
+    condemned = [sha256 for sha256 in dict.fromkeys(digests) if core.blobs.guard.condemn(sha256)]
+    if not condemned:
+        return 0
+    try:
+        look = partial(core.manager.unreferenced, condemned, drop_inputs=drop_inputs)
+        gone = await core.ledger(look)
+        removed = [sha256 for sha256 in gone if await core.scrub(core.blobs.remove, sha256)]
+    finally:
+        for sha256 in condemned:
+            core.blobs.guard.spare(sha256)
+    if removed:
+        extra = {"event": "blobs_collected", "count": len(removed)}
+        log.info("removed bytes that nothing refers to", extra=extra)
+    return len(removed)
