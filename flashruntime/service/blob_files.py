@@ -1,5 +1,6 @@
 """The files of a blob store: listed, looked at, removed and set aside, never through a link."""
 
+import errno
 import os
 import re
 import stat
@@ -14,6 +15,8 @@ from flashruntime.service.blob_guard import BlobGuard
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 SHARDS = tuple(f"{number:02x}" for number in range(256))
+# No file, or a link in its place. Anything else (descriptors, memory) says nothing about a blob.
+GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -47,7 +50,7 @@ class BlobFiles:
     def _scan(self, shard: str) -> list[Blob]:
         try:
             descriptor = os.open(self.root / "sha256" / shard, DIRECTORY)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         try:
             with os.scandir(descriptor) as entries:
@@ -66,6 +69,8 @@ class BlobFiles:
         try:
             descriptor = os.open(self._shard(sha256), DIRECTORY)
         except OSError as error:
+            if error.errno not in GONE:
+                raise
             raise FileNotFoundError(error.errno, str(error)) from error
         try:
             yield descriptor
@@ -130,6 +135,7 @@ class BlobFiles:
 
 
 def size_at(directory: int, name: str) -> int:
+    """Return the size of a file in a directory, 0 if there is none."""
     try:
         return os.stat(name, dir_fd=directory, follow_symlinks=False).st_size
     except FileNotFoundError:

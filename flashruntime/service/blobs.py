@@ -5,6 +5,7 @@ cut short leaves nothing behind. What rotted lies in `<root>/quarantine`. One pr
 No symlink is followed below it.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -15,7 +16,7 @@ from typing import BinaryIO
 from uuid import uuid4
 
 from flashruntime.errors import ArtifactCorrupt, ConfigError, StoreLocked, StoreUnavailable
-from flashruntime.service.blob_files import DIGEST, DIRECTORY, BlobFiles, size_at
+from flashruntime.service.blob_files import DIGEST, DIRECTORY, GONE, BlobFiles, size_at
 from flashruntime.service.blob_guard import BlobGuard
 from flashruntime.service.errors import BadHeader, TooLarge
 
@@ -64,7 +65,10 @@ class BlobStore(BlobFiles):
         return Upload(self, check)
 
     def read(self, sha256: str, size_bytes: int) -> BinaryIO:
-        """Open a blob for reading; raise ArtifactCorrupt if it is gone or its size differs."""
+        """Open a blob for reading; raise ArtifactCorrupt if it is gone or its size differs.
+
+        StoreUnavailable where this process, or the system, cannot open files at this moment.
+        """
         try:
             shard = os.open(self._shard(sha256), DIRECTORY)
             try:
@@ -73,6 +77,10 @@ class BlobStore(BlobFiles):
             finally:
                 os.close(shard)
         except OSError as error:
+            if error.errno not in {*GONE, errno.EIO}:
+                raise StoreUnavailable(
+                    f"{self.root} cannot be read now ({error.strerror}); try again later"
+                ) from error
             raise ArtifactCorrupt(
                 f"the bytes of {sha256} cannot be read ({error.strerror}); upload them again"
             ) from error

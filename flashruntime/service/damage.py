@@ -1,5 +1,6 @@
 """What is done about a blob that is missing, of a wrong size or rotten."""
 
+import errno
 import hashlib
 import logging
 import os
@@ -7,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from flashruntime.errors import ArtifactCorrupt
+from flashruntime.errors import ArtifactCorrupt, StoreUnavailable
 from flashruntime.service.blobs import BlobStore
 from flashruntime.service.core import Core
 
@@ -43,6 +44,8 @@ def examine(
                 digest.update(block)
                 pace(file, len(block))
         except OSError as error:
+            if error.errno != errno.EIO:
+                raise StoreUnavailable(f"{blobs.root} cannot be read: {error}") from error
             return Rot(f"its bytes cannot be read ({error.strerror})", inode)
     found = digest.hexdigest()
     return None if found == sha256 else Rot(f"its bytes hash to {found}", inode)
