@@ -22,18 +22,31 @@ class Collector:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._next = 0
+        self._expected: str | None = None
 
     async def step(self) -> float | None:
         """Look after one shard; None while the pass goes on."""
-        shard = SHARDS[self._next]
-        listing = await self._core.scrub(self._core.blobs.listing, shard)
-        await self._collect(listing)
-        await self._miss(shard, {blob.sha256: blob.size_bytes for blob in listing})
-        self._next = (self._next + 1) % len(SHARDS)
-        if self._next:
+        if self._next == 0:
+            first = await self._core.ledger(self._core.manager.expected, "", 1)
+            self._expected = first[0][0] if first else None
+        at, listing = await self._core.scrub(self._following)
+        if at < len(SHARDS):
+            await self._collect(listing)
+            await self._miss(SHARDS[at], {blob.sha256: blob.size_bytes for blob in listing})
+        self._next = at + 1
+        if self._next < len(SHARDS):
             return None
+        self._next = 0
         await self._core.count_damage()
         return PERIOD_S
+
+    def _following(self) -> tuple[int, list[Blob]]:
+        """Return the next shard in which there is or should be something, and what is there."""
+        for at in range(self._next, len(SHARDS)):
+            listing = self._core.blobs.listing(SHARDS[at])
+            if listing or (self._expected or "").startswith(SHARDS[at]):
+                return at, listing
+        return len(SHARDS), []
 
     async def _collect(self, listing: Sequence[Blob]) -> None:
         now_s = self._core.clock.utc_now().timestamp()
@@ -50,6 +63,7 @@ class Collector:
         while True:
             expected = await core.ledger(core.manager.expected, after, BATCH)
             here = [each for each in expected if each[0].startswith(shard)]
+            self._expected = next((each for each, _ in expected[len(here) :]), None)
             for sha256, size_bytes in here:
                 if present.get(sha256) == size_bytes:
                     continue

@@ -30,7 +30,7 @@ def put(blobs: BlobStore, data: bytes = DATA) -> str:
 
 
 class Story:
-    """One digest: an upload pins, places, writes its row, unpins; a removal condemns, looks, acts."""
+    """An upload pins, places, writes its row, unpins; a removal condemns, looks, acts."""
 
     def __init__(self) -> None:
         self.guard = BlobGuard()
