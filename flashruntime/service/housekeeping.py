@@ -17,7 +17,7 @@ from flashruntime.service.scrub import Scrubber
 from flashruntime.service.waiting import Signal, first_of
 
 log = logging.getLogger(__name__)
-START_S = 5.0
+START_S = 2.0
 RETRY_S = 5.0
 REST = 3.0
 MIN_REST_S = 0.01
