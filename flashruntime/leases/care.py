@@ -74,9 +74,11 @@ class BlobCare(Ledger):
 
         With `drop_inputs`, what `flashruntime submit` uploaded for jobs that are gone goes first.
         """
+        if drop_inputs:
+            with self._store.transaction() as tx:
+                for sha256 in digests:
+                    _drop_unused_input(tx, sha256)
         with self._store.transaction() as tx:
-            for sha256 in digests if drop_inputs else ():
-                _drop_unused_input(tx, sha256)
             return [each for each in digests if not _referred(tx, each)]
 
     def expected(self, after: str, limit: int) -> list[tuple[str, int]]:

@@ -94,22 +94,21 @@ class BlobFiles:
         status = self._status(sha256)
         return status is not None and stat.S_ISREG(status.st_mode) and status.st_size == size_bytes
 
-    def remove(self, sha256: str) -> bool:
-        """Delete a condemned blob; False if it is not there or somebody has pinned it since."""
+    def take_away(self, sha256: str) -> Path | None:
+        """Take a blob out of the store; return where it is to be deleted.
+
+        None if it is not there, or is being uploaded.
+        """
         aside = self.root / "tmp" / uuid4().hex
-        try:
-            with self._opened(sha256) as shard:
+        with suppress(FileNotFoundError), self._opened(sha256) as shard:
 
-                def take() -> int:
-                    os.rename(sha256, aside, src_dir_fd=shard)
-                    return aside.lstat().st_size
+            def take() -> int:
+                os.rename(sha256, aside, src_dir_fd=shard)
+                return aside.lstat().st_size
 
-                if not self.guard.execute(sha256, take):
-                    return False
-        except FileNotFoundError:
-            return False
-        aside.unlink()
-        return True
+            if self.guard.take(sha256, take):
+                return aside
+        return None
 
     def quarantine(self, sha256: str, inode: int) -> bool:
         """Move a rotten blob aside; False if another file has taken the place of `inode`."""

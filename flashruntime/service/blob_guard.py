@@ -1,8 +1,8 @@
 """What blobs are being written, read or removed, and how many bytes there are; thread-safe.
 
-An upload pins its digest from before its bytes are in place until a row names them. A blob is
-removed only if it was condemned, found unreferenced after that, and not pinned since: whatever
-comes to refer to it either was there to be found or has pinned it.
+An upload pins its digest from before its bytes are in place until a row names them. Blobs are
+taken away on the ledger's thread, in the call that finds that no row names them, and not while
+they are pinned: so no row can come between, and no upload loses what it has put in place.
 """
 
 from collections import Counter
@@ -23,14 +23,12 @@ class BlobGuard:
         self._measured: set[str] = set()
         self._arriving_bytes = 0
         self._pins: Counter[str] = Counter()
-        self._condemned: set[str] = set()
         self._transfers = 0
 
     def pin(self, sha256: str) -> None:
         """Keep a blob, or one that is about to be there, from being removed; `unpin` ends it."""
         with self.mutex:
             self._pins[sha256] += 1
-            self._condemned.discard(sha256)
 
     def unpin(self, sha256: str) -> None:
         """End a pin."""
@@ -39,36 +37,11 @@ class BlobGuard:
             if self._pins[sha256] <= 0:
                 del self._pins[sha256]
 
-    @contextmanager
-    def pinned(self, *digests: str) -> Iterator[None]:
-        """Pin blobs while the block looks whether they are there and records that they are used."""
-        for sha256 in digests:
-            self.pin(sha256)
-        try:
-            yield
-        finally:
-            for sha256 in digests:
-                self.unpin(sha256)
-
-    def condemn(self, sha256: str) -> bool:
-        """Begin the removal of a blob; False if it is pinned."""
+    def take(self, sha256: str, remove: Callable[[], int]) -> bool:
+        """Call `remove`, which returns the bytes freed, unless the blob is pinned."""
         with self.mutex:
-            if self._pins[sha256] > 0:
+            if sha256 in self._pins:
                 return False
-            self._condemned.add(sha256)
-            return True
-
-    def spare(self, sha256: str) -> None:
-        """End the removal of a blob that is needed."""
-        with self.mutex:
-            self._condemned.discard(sha256)
-
-    def execute(self, sha256: str, remove: Callable[[], int]) -> bool:
-        """Call `remove`, which returns the bytes freed, unless the blob was pinned since."""
-        with self.mutex:
-            if sha256 not in self._condemned:
-                return False
-            self._condemned.discard(sha256)
             self._changed(sha256, -remove())
             return True
 

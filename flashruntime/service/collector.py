@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from functools import partial
+from pathlib import Path
 
 from flashruntime.service.blob_files import SHARDS, Blob
 from flashruntime.service.core import Core
@@ -79,18 +79,21 @@ class Collector:
 async def collect(core: Core, digests: Sequence[str], *, drop_inputs: bool = False) -> int:
     """Remove those blobs that nothing refers to; return how many.
 
-    What is being uploaded at this moment is never removed, nor what comes to be referred to.
+    Nothing can come to refer to one in between: looking and taking is one call on the ledger's
+    thread, apart from any group of changes that could still be undone.
     """
-    condemned = [sha256 for sha256 in dict.fromkeys(digests) if core.blobs.guard.condemn(sha256)]
-    if not condemned:
+    named = list(dict.fromkeys(digests))
+    if not named:
         return 0
-    try:
-        look = partial(core.manager.unreferenced, condemned, drop_inputs=drop_inputs)
-        gone = await core.ledger(look)
-        removed = [sha256 for sha256 in gone if await core.scrub(core.blobs.remove, sha256)]
-    finally:
-        for sha256 in condemned:
-            core.blobs.guard.spare(sha256)
+
+    def take() -> list[Path]:
+        gone = core.manager.unreferenced(named, drop_inputs=drop_inputs)
+        taken = (core.blobs.take_away(sha256) for sha256 in gone)
+        return [aside for aside in taken if aside is not None]
+
+    removed = await core.alone(take)
+    for aside in removed:
+        await core.scrub(aside.unlink)
     if removed:
         extra = {"event": "blobs_collected", "count": len(removed)}
         log.info("removed bytes that nothing refers to", extra=extra)

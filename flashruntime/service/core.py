@@ -123,6 +123,10 @@ class Core:
         """Run a call of the manager on the ledger's thread."""
         return await _on(self._ledger_thread, call, *args, **kwargs)
 
+    async def alone(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a call on the ledger's thread, which sees only what is on disk already."""
+        return await self.ledger(call, *args, **kwargs)
+
     async def output(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work on the output of attempts, one call at a time."""
         return await _on(self._output_thread, call, *args, **kwargs)

@@ -3,7 +3,7 @@
 import hashlib
 from contextlib import closing
 from pathlib import Path
-from threading import Barrier, Thread, get_ident
+from threading import Barrier, Lock, Thread, get_ident
 
 import pytest
 from hypothesis import given, settings
@@ -30,13 +30,12 @@ def put(blobs: BlobStore, data: bytes = DATA) -> str:
 
 
 class Story:
-    """An upload pins, places, writes its row, unpins; a removal condemns, looks, acts."""
+    """An upload pins, places, writes its row, unpins; a collection looks and takes at once."""
 
     def __init__(self) -> None:
         self.guard = BlobGuard()
-        self.there, self.rows = True, 0
+        self.there, self.named = True, False
         self.upload = "unpin"
-        self.seen: int | None = None
 
     def pin(self) -> None:
         if self.upload == "unpin":
@@ -49,7 +48,7 @@ class Story:
 
     def row(self) -> None:
         if self.upload == "place":
-            self.upload, self.rows = "row", 1
+            self.upload, self.named = "row", True
 
     def unpin(self) -> None:
         if self.upload == "row":
@@ -57,22 +56,14 @@ class Story:
             self.guard.unpin("d")
 
     def drop(self) -> None:
-        self.rows = 0
+        self.named = False
 
-    def condemn(self) -> None:
-        self.seen = -1 if self.guard.condemn("d") else None
-
-    def look(self) -> None:
-        if self.seen == -1:
-            self.seen = self.rows
-
-    def act(self) -> None:
-        if self.seen == 0:
-            self.there = self.there and not self.guard.execute("d", lambda: 0)
-        self.seen = None
+    def collect(self) -> None:
+        if not self.named:
+            self.there = self.there and not self.guard.take("d", lambda: 0)
 
 
-STEPS = ["pin", "place", "row", "unpin", "drop", "condemn", "look", "act"]
+STEPS = ["pin", "place", "row", "unpin", "drop", "collect"]
 
 
 @given(st.lists(st.sampled_from(STEPS), max_size=40))
@@ -81,30 +72,35 @@ def test_no_order_of_upload_and_removal_loses_what_a_row_names(steps: list[str])
     story = Story()
     for step in steps:
         getattr(story, step)()
-        assert story.there or story.rows == 0
+        assert story.there or not story.named
+        assert story.there or story.upload not in {"place", "row"}
 
 
 def test_an_upload_of_the_same_bytes_survives_a_collection_beside_it(tmp_path: Path) -> None:
-    """Threads: each upload writes its row under its pin, the collector removes what has no row."""
-    blobs, rows, lost = store(tmp_path), set[str](), list[str]()
+    """Threads: each upload writes its row under its pin, the collector takes what has no row."""
+    blobs, rows, lost, ledger = store(tmp_path), set[str](), list[str](), Lock()
     begin = Barrier(3)
 
     def upload() -> None:
         begin.wait()
-        for number in range(25):
+        for number in range(10):
+            row = f"{get_ident()}-{number}"
             with closing(blobs.upload()) as part:
                 part.finish(DATA, None)
-                rows.add(f"{get_ident()}-{number}")
+                with ledger:
+                    rows.add(row)
             if not blobs.whole(DIGEST, len(DATA)):
                 lost.append(DIGEST)
-            rows.discard(f"{get_ident()}-{number}")
+            with ledger:
+                rows.discard(row)
 
     def collect() -> None:
         begin.wait()
         while any(thread.is_alive() for thread in threads[:2]):
-            if blobs.guard.condemn(DIGEST) and not rows:
-                blobs.remove(DIGEST)
-            blobs.guard.spare(DIGEST)
+            with ledger:
+                aside = None if rows else blobs.take_away(DIGEST)
+            if aside is not None:
+                aside.unlink()
 
     threads = [Thread(target=upload), Thread(target=upload), Thread(target=collect)]
     for thread in threads:
@@ -115,20 +111,18 @@ def test_an_upload_of_the_same_bytes_survives_a_collection_beside_it(tmp_path: P
     assert list((blobs.root / "tmp").iterdir()) == []
 
 
-def test_a_condemned_blob_is_removed_and_a_pinned_one_is_not(tmp_path: Path) -> None:
+def test_a_blob_is_taken_away_unless_it_is_being_uploaded(tmp_path: Path) -> None:
     blobs = store(tmp_path)
     put(blobs)
-    with blobs.guard.pinned(DIGEST):
-        assert not blobs.guard.condemn(DIGEST)
-    assert blobs.guard.condemn(DIGEST)
-    with blobs.guard.pinned(DIGEST):
-        assert not blobs.remove(DIGEST)
-    assert blobs.whole(DIGEST, len(DATA))
-    assert blobs.guard.condemn(DIGEST)
-    assert blobs.remove(DIGEST)
+    with closing(blobs.upload()) as upload:
+        upload.finish(DATA, None)
+        assert blobs.take_away(DIGEST) is None
+        assert blobs.whole(DIGEST, len(DATA))
+    aside = blobs.take_away(DIGEST)
+    assert aside is not None
+    assert aside.read_bytes() == DATA
     assert not blobs.whole(DIGEST, len(DATA))
-    assert blobs.guard.condemn(DIGEST)
-    assert not blobs.remove(DIGEST)
+    assert blobs.take_away(DIGEST) is None
 
 
 def test_the_bytes_in_use_are_counted_whatever_comes_and_goes(tmp_path: Path) -> None:
@@ -141,8 +135,7 @@ def test_the_bytes_in_use_are_counted_whatever_comes_and_goes(tmp_path: Path) ->
     put(blobs)
     put(blobs, b"123")
     assert blobs.guard.used_bytes == 18
-    assert blobs.guard.condemn(first)
-    assert blobs.remove(first)
+    assert blobs.take_away(first) is not None
     assert blobs.guard.used_bytes == 8
     for shard in SHARDS:
         blobs.listing(shard)
@@ -164,8 +157,7 @@ def test_a_store_that_is_full_refuses_while_the_bytes_arrive(tmp_path: Path) -> 
     with pytest.raises(StoreFull):
         blobs.guard.arrive(1, announced=True)
     assert list((blobs.root / "tmp").iterdir()) == []
-    assert blobs.guard.condemn(DIGEST)
-    assert blobs.remove(DIGEST)
+    assert blobs.take_away(DIGEST) is not None
     put(blobs, b"y" * 10)
 
 
@@ -192,8 +184,7 @@ def test_l15_nothing_is_removed_or_set_aside_through_a_link(tmp_path: Path) -> N
     shard.rename(tmp_path / "moved")
     shard.symlink_to(tmp_path / "moved")
     assert blobs.listing(DIGEST[:2]) == []
-    assert blobs.guard.condemn(DIGEST)
-    assert not blobs.remove(DIGEST)
+    assert blobs.take_away(DIGEST) is None
     assert blobs.inode(DIGEST) is None
     assert not blobs.quarantine(DIGEST, (tmp_path / "moved" / DIGEST).stat().st_ino)
     assert (tmp_path / "moved" / DIGEST).read_bytes() == DATA

@@ -195,24 +195,24 @@ def test_an_input_that_was_uploaded_and_never_taken_is_kept_for_a_day(tmp_path: 
 
 
 def test_bytes_that_are_uploaded_at_this_moment_are_not_collected(tmp_path: Path) -> None:
-    async def story(services: Services, core: Core, clock: ManualClock) -> None:
+    """A whole upload that waits for its row, when the collector finds no row."""
+
+    async def story(services: Services, core: Core, _clock: ManualClock) -> None:
         await put(services, "k")
         await put(services, "k", b"newer")
-        look, begun = core.manager.unreferenced, asyncio.Event()
-        loop, going_on = asyncio.get_running_loop(), asyncio.Event()
+        put_object, collected = core.manager.put_object, 0
 
-        def slow(digests: list[str], *, drop_inputs: bool = False) -> list[str]:
-            found = look(digests, drop_inputs=drop_inputs)
-            loop.call_soon_threadsafe(begun.set)
-            return found
+        def late(key: str, sha256: str, size_bytes: int, lease_id: str | None) -> ArtifactRecord:
+            nonlocal collected
+            assert core.manager.unreferenced([sha256]) == [sha256]
+            collected += core.blobs.take_away(sha256) is not None
+            return put_object(key, sha256, size_bytes, lease_id)
 
-        core.manager.unreferenced = slow  # type: ignore[method-assign, assignment]
-        collecting = asyncio.create_task(collect(core, [DIGEST]))
-        await begun.wait()
-        uploading = asyncio.create_task(put(services, "again"))
-        going_on.set()
-        await asyncio.gather(collecting, uploading)
+        core.manager.put_object = late  # type: ignore[method-assign]
+        await put(services, "again")
+        assert collected == 0
         assert await get(services, "again") == DATA
+        assert await collect(core, [DIGEST]) == 0
 
     play(tmp_path, story)
 
