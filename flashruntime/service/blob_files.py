@@ -127,6 +127,12 @@ class BlobFiles:
             self.guard.replace(sha256, take)
         return moved
 
+    def clear_quarantine(self, damaged: frozenset[str]) -> None:
+        """Delete what was set aside, but for what is still `damaged`."""
+        for path in (self.root / "quarantine").iterdir():
+            if path.name not in damaged:
+                path.unlink(missing_ok=True)
+
     def _shard(self, sha256: str) -> Path:
         if not DIGEST.fullmatch(sha256):
             raise ArtifactCorrupt(f"{sha256!r} is not a digest")

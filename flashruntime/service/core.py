@@ -104,7 +104,9 @@ class Core:
 
     async def count_damage(self) -> None:
         """Count anew how many blobs are damaged, without those that nobody needs any more."""
-        self.care.damaged = len(await self.ledger(self.manager.damages))
+        damaged = await self.ledger(self.manager.damages)
+        self.care.damaged = len(damaged)
+        await self.scrub(self.blobs.clear_quarantine, frozenset(damaged))
 
     def stop_scrubbing(self) -> None:
         """End long work on the scrub thread."""

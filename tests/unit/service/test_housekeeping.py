@@ -241,6 +241,12 @@ def test_vanished_bytes_are_noticed_and_named(tmp_path: Path) -> None:
         assert await get(services, lease.commit_key) == DATA
         await all_of(Collector(core).step)
         assert core.care.damaged == 1
+        quarantine = core.blobs.root / "quarantine"
+        assert [path.name for path in quarantine.iterdir()] == [short.sha256]
+        await put(services, "short", b"else")
+        await all_of(Collector(core).step)
+        assert core.care.damaged == 0
+        assert list(quarantine.iterdir()) == []
 
     play(tmp_path, story)
 
