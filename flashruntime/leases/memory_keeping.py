@@ -41,6 +41,7 @@ class MemoryKeeping:
     _forget_key: Callable[[str], None]
 
     def __init__(self) -> None:
+        super().__init__()
         self._removals: dict[int, tuple[Removal, datetime, bool]] = {}
         self._inputs: dict[tuple[str, int], None] = {}
         self._stored: dict[str, int] = {}
