@@ -52,7 +52,8 @@ def read_contents(ledger: Path) -> Contents:
             if table == "damaged":
                 damaged = frozenset(row[0] for row in db.execute("SELECT sha256 FROM damaged"))
             elif {"sha256", "size_bytes"} <= columns:
-                sizes.update(db.execute(f'SELECT sha256, size_bytes FROM "{table}"'))  # noqa: S608 (a table's own name)
+                there = " WHERE reserved=0" if "reserved" in columns else ""
+                sizes.update(db.execute(f'SELECT sha256, size_bytes FROM "{table}"{there}'))  # noqa: S608 (a table's own name)
     return Contents(version, jobs, sizes, damaged)
 
 
