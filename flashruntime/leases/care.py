@@ -28,10 +28,14 @@ class Concern:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A kind of reference to bytes: whether there is one to a digest, and what it is about."""
+    """A kind of reference to bytes: whether there is one to a digest, what it is about, and which.
+
+    `expected` returns a page of digests and sizes that must be there, in order, beyond a digest.
+    """
 
     refers: Callable[[Transaction, str], bool]
     concerns: Callable[[Transaction, str], list[Concern]]
+    expected: Callable[[Transaction, str, int], list[tuple[str, int]]]
 
 
 def _objects_refer(tx: Transaction, sha256: str) -> bool:
@@ -63,7 +67,11 @@ def _objects_concerned(tx: Transaction, sha256: str) -> list[Concern]:
     return found
 
 
-HOLDERS: tuple[Holder, ...] = (Holder(_objects_refer, _objects_concerned),)
+def _objects_expected(tx: Transaction, after: str, limit: int) -> list[tuple[str, int]]:
+    return tx.digests_after(after, limit)
+
+
+HOLDERS: tuple[Holder, ...] = (Holder(_objects_refer, _objects_concerned, _objects_expected),)
 
 
 class BlobCare(Ledger):
@@ -84,7 +92,8 @@ class BlobCare(Ledger):
     def expected(self, after: str, limit: int) -> list[tuple[str, int]]:
         """Return digests and sizes that must be in the store, in order, beyond `after`."""
         with self._store.transaction() as tx:
-            return tx.digests_after(after, limit)
+            found = [each for holder in HOLDERS for each in holder.expected(tx, after, limit)]
+        return sorted(dict(found).items())[:limit]
 
     def note_damage(self, sha256: str, reason: str) -> list[Concern]:
         """Record that bytes are damaged, once, with an event for each job that they concern.
