@@ -29,9 +29,14 @@ def find_owner(tx: Transaction, key: str) -> LeaseRow | None:
             lease = tx.lease(segment)
             if lease is not None and key.startswith(f"{lease.output_prefix}/"):
                 return lease
-    if _ATTEMPT.search(key):
+    if is_output(key):
         raise NotFound(f"{key!r} lies below an attempt that is not on this ledger")
     return None
+
+
+def is_output(key: str) -> bool:
+    """Return whether a key lies where attempts put their outputs."""
+    return _ATTEMPT.search(key) is not None
 
 
 def place(

@@ -15,6 +15,7 @@ from flashruntime.errors import Conflict
 from flashruntime.leases.jsontext import clean, dumps
 from flashruntime.leases.ledger import wanted_job
 from flashruntime.leases.nodes import NodeRegistry
+from flashruntime.leases.objects import is_output
 from flashruntime.leases.record import EventDraft, JobRow
 from flashruntime.leases.store import Transaction
 from flashruntime.leases.store_keeping import Removal
@@ -176,7 +177,7 @@ def _place(mark: str | None) -> tuple[datetime | None, int, str]:
 def _drop_unaccepted(tx: Transaction, job: JobRow, after: str, limit: int) -> tuple[Batch, str]:
     """Drop a job's unaccepted objects; return with them the key to go on after, '' at the end."""
     rows = tx.objects_below(f"{job.output_prefix}/{job.job_id}", after, limit)
-    dropped = [row for row in rows if not row.accepted]
+    dropped = [row for row in rows if not row.accepted and is_output(row.key)]
     for row in dropped:
         tx.delete_object(row.key)
     if dropped:

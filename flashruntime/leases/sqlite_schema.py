@@ -10,6 +10,7 @@ _KEEPING = (
     done INTEGER NOT NULL
 )""",
     "CREATE INDEX removals_open ON removals (job_seq) WHERE done = 0",
+    "CREATE INDEX removals_done ON removals (removed_at) WHERE done = 1",
     """CREATE TABLE job_inputs (
     key TEXT NOT NULL,
     job_seq INTEGER NOT NULL,

@@ -10,6 +10,7 @@ from flashruntime.service.core import Core
 log = logging.getLogger(__name__)
 PERIOD_S = 60.0
 TIDY_AFTER = timedelta(hours=1)
+NODES_NS = 3600 * 10**9
 LOG_FILES = 200
 
 
@@ -23,6 +24,7 @@ class Retainer:
         self._core = core
         self._settings: KeepingSettings = core.settings.keeping
         self._clock = core.clock
+        self._nodes_ns: int | None = None
         self._began = (self._clock.utc_now(), self._clock.monotonic_ns())
 
     def _now(self) -> datetime:
@@ -54,15 +56,21 @@ class Retainer:
     async def _retire(self) -> bool:
         manager, now = self._core.manager, self._now()
         await self._core.ledger(manager.forget_removals, now)
-        if self._settings.retention_node_days:
-            age = timedelta(days=self._settings.retention_node_days)
-            silent_s = age.total_seconds()
-            await self._core.ledger(manager.forget_nodes, now - age, silent_s)
+        await self._forget_nodes(now)
         if not self._settings.retention_days:
             return False
         before = now - timedelta(days=self._settings.retention_days)
         retired = await self._core.ledger(manager.retire, before)
         return bool(retired or await self._core.ledger(manager.forget_events, before))
+
+    async def _forget_nodes(self, now: datetime) -> None:
+        """Forget silent workers, once an hour: it goes over all of them."""
+        age, now_ns = timedelta(days=self._settings.retention_node_days), self._clock.monotonic_ns()
+        if not age or (self._nodes_ns is not None and now_ns - self._nodes_ns < NODES_NS):
+            return
+        self._nodes_ns = now_ns
+        silent_s = age.total_seconds()
+        await self._core.ledger(self._core.manager.forget_nodes, now - age, silent_s)
 
     async def _tidy(self) -> bool:
         """Drop what no result took up of jobs that ended a while ago."""

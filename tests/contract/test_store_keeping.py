@@ -221,6 +221,7 @@ def test_no_chore_walks_a_table(tmp_path: Path) -> None:
         tx.digests_after("", 9)
         tx.delete_object("out/j/a")
         tx.end_removal(job.seq)
+        tx.forget_removals(NOW)
     store._db.set_trace_callback(None)
     statements = [sql for sql in seen if re.match(r"\s*(SELECT|UPDATE|DELETE)", sql)]
     assert len(statements) > 15

@@ -151,6 +151,7 @@ def test_what_no_result_took_up_goes_once_its_job_has_ended(world: World) -> Non
     world.submit(job_id="open")
     live = world.claim(job_id="open")
     world.upload(live, "spare", "b")
+    world.manager.put_object("outputs/job-1/notes", "b" * 64, 3, None)
     now = world.time.utc_now()
     assert world.manager.tidy(now).rows == 0
     later = now + timedelta(seconds=1)
@@ -162,7 +163,8 @@ def test_what_no_result_took_up_goes_once_its_job_has_ended(world: World) -> Non
         assert [item.path for item in world.manager.job_objects(job_id).items] == ["model.bin"]
         with world.store.transaction() as tx:
             assert tx.stored_bytes(job_id) == 3
-    assert world.manager.object(f"{live.output_prefix}/spare").sha256 == "b" * 64
+    for key in (f"{live.output_prefix}/spare", "outputs/job-1/notes"):
+        assert world.manager.object(key).sha256 == "b" * 64
     world.restart()
     assert world.manager.tidy(later).rows == 0
 

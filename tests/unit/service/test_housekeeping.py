@@ -13,6 +13,7 @@ import pytest
 from flashruntime.config import CoordinatorSettings, KeepingSettings
 from flashruntime.errors import ArtifactCorrupt, NotFound, QuotaExceeded, StoreFull
 from flashruntime.protocol.jobs import JobSpec
+from flashruntime.protocol.nodes import NodeRegistration
 from flashruntime.protocol.tasks import ArtifactRecord, ClaimRequest, CompleteRequest, Lease
 from flashruntime.service import scrub
 from flashruntime.service.collector import Collector, collect
@@ -145,6 +146,21 @@ def test_a_jump_of_the_wall_clock_deletes_nothing(tmp_path: Path) -> None:
         await all_of(retainer.step)
         with pytest.raises(NotFound):
             await core.ledger(core.manager.job, lease.job_id)
+
+    play(tmp_path, story)
+
+
+def test_silent_workers_are_forgotten_after_a_week(tmp_path: Path) -> None:
+    async def story(_services: Services, core: Core, clock: ManualClock) -> None:
+        await core.ledger(core.manager.register_node, NodeRegistration(node_id="n"))
+        retainer = Retainer(core)
+        await all_of(retainer.step)
+        clock.advance(6 * DAY_S)
+        await all_of(retainer.step)
+        assert len((await core.ledger(core.manager.nodes)).items) == 1
+        clock.advance(2 * DAY_S)
+        await all_of(retainer.step)
+        assert (await core.ledger(core.manager.nodes)).items == []
 
     play(tmp_path, story)
 
