@@ -18,9 +18,43 @@ from flashruntime.errors import ConfigError
 DEFAULT_COORDINATOR_URL = "http://127.0.0.1:8000"
 DEFAULT_DATA_DIR = Path("flashruntime-data")
 DEFAULT_MAX_ARTIFACT_BYTES = 16 * 1024**3
+DEFAULT_RETENTION_DAYS = 90
+DEFAULT_RETENTION_NODE_DAYS = 7
+DEFAULT_MAX_LOG_BYTES = 64 * 1024**2
+DEFAULT_SCRUB_BYTES_PER_S = 16 * 1024**2
 DEFAULT_NOTICE_S = 20.0
+MAX_DAYS = 36_500
 _NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _URL = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class KeepingSettings:
+    """How much a coordinator stores and for how long; 0 means without bound, or not at all.
+
+    `scrub_bytes_per_s` is the rate at which stored bytes are read again and checked.
+    """
+
+    retention_days: int = DEFAULT_RETENTION_DAYS
+    retention_node_days: int = DEFAULT_RETENTION_NODE_DAYS
+    max_store_bytes: int = 0
+    max_job_bytes: int = 0
+    max_log_bytes: int = DEFAULT_MAX_LOG_BYTES
+    scrub_bytes_per_s: int = DEFAULT_SCRUB_BYTES_PER_S
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> "KeepingSettings":
+        """Read the settings; raise ConfigError for a wrong value."""
+        days, node_days = "FLASHML_RETENTION_DAYS", "FLASHML_RETENTION_NODE_DAYS"
+        rate = "FLASHML_SCRUB_BYTES_PER_S"
+        return cls(
+            retention_days=_days(env, days, DEFAULT_RETENTION_DAYS),
+            retention_node_days=_days(env, node_days, DEFAULT_RETENTION_NODE_DAYS),
+            max_store_bytes=_whole(env, "FLASHML_MAX_STORE_BYTES", 0, least=0),
+            max_job_bytes=_whole(env, "FLASHML_MAX_JOB_BYTES", 0, least=0),
+            max_log_bytes=_whole(env, "FLASHML_MAX_LOG_BYTES", DEFAULT_MAX_LOG_BYTES),
+            scrub_bytes_per_s=_whole(env, rate, DEFAULT_SCRUB_BYTES_PER_S, least=0),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +64,7 @@ class CoordinatorSettings:
     ledger_dir: Path
     artifact_dir: Path
     max_artifact_bytes: int = DEFAULT_MAX_ARTIFACT_BYTES
+    keeping: KeepingSettings = KeepingSettings()
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "CoordinatorSettings":
@@ -40,6 +75,7 @@ class CoordinatorSettings:
             max_artifact_bytes=_whole(
                 env, "FLASHML_MAX_ARTIFACT_BYTES", DEFAULT_MAX_ARTIFACT_BYTES
             ),
+            keeping=KeepingSettings.from_env(env),
         )
 
 
@@ -100,12 +136,21 @@ def _path(env: Mapping[str, str], name: str, default: str) -> Path:
     return Path(text).expanduser().absolute()
 
 
-def _whole(env: Mapping[str, str], name: str, default: int) -> int:
+def _days(env: Mapping[str, str], name: str, default: int) -> int:
+    days = _whole(env, name, default, least=0)
+    if days > MAX_DAYS:
+        raise ConfigError(f"{name}={days} must be at most {MAX_DAYS}; 0 means for ever")
+    return days
+
+
+def _whole(env: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
     text = env.get(name)
     if not text:
         return default
-    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
-        raise ConfigError(f"{name}={text!r} must be a whole number of at least 1; e.g. {default}")
+    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < least:
+        raise ConfigError(
+            f"{name}={text!r} must be a whole number of at least {least}; e.g. {default}"
+        )
     return int(text)
 
 

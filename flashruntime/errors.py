@@ -2,11 +2,13 @@
 
 FlashError
   InvalidInput            what the caller gave breaks a rule (also a ValueError)
+    QuotaExceeded         the job would store more bytes than it may
   ConfigError             a setting or environment variable is missing or wrong
   NotFound                no such job, task, lease, node or artifact
   Conflict                the request contradicts what is already recorded
     Superseded            a newer attempt holds the task; this one must stop
   StoreUnavailable        the ledger cannot take the change now; try again later
+    StoreFull             the store holds as many bytes as it may
     StoreLocked           another coordinator owns the store
   CheckpointError         a checkpoint cannot be written, read or trusted
     NotFinite             the state to save holds NaN where training needs numbers
@@ -24,6 +26,10 @@ class FlashError(Exception):
 
 class InvalidInput(FlashError, ValueError):
     """The input breaks a rule."""
+
+
+class QuotaExceeded(InvalidInput):
+    """The job would store more bytes than it may."""
 
 
 class ConfigError(FlashError):
@@ -44,6 +50,10 @@ class Superseded(Conflict):
 
 class StoreUnavailable(FlashError):
     """The ledger cannot take the change now; try again later."""
+
+
+class StoreFull(StoreUnavailable):
+    """The store holds as many bytes as it may; delete jobs or raise the limit."""
 
 
 class StoreLocked(StoreUnavailable):

@@ -63,6 +63,7 @@ class JobBook(Ledger):
         )
         _check_prefix(job)
         job = tx.add_job(job, dump_model(spec))
+        tx.add_inputs(job.seq, (file.key for file in spec.spec.workload.parameters.inputs))
         data: dict[str, JsonValue] = {"name": job.name, "tasks": len(submission.payloads)}
         self._append(tx, [of_job(EventType.JOB_ACCEPTED, job, data)])
         for chunk in _chunks(submission.payloads):

@@ -11,10 +11,10 @@ from pydantic import JsonValue
 from flashruntime.clock import Clock
 from flashruntime.errors import Conflict, Superseded
 from flashruntime.leases import objects, transitions, views
+from flashruntime.leases.care import BlobCare
 from flashruntime.leases.jobs import JobBook
 from flashruntime.leases.jsontext import clean, dumps
 from flashruntime.leases.ledger import attempt, new_lease_id, newest_lease, wanted_job
-from flashruntime.leases.nodes import NodeRegistry
 from flashruntime.leases.objects import ObjectIndex
 from flashruntime.leases.record import (
     ClaimQuery,
@@ -24,6 +24,7 @@ from flashruntime.leases.record import (
     TaskResult,
     TaskRow,
 )
+from flashruntime.leases.retention import Retention
 from flashruntime.leases.store import LeaseStore, Transaction
 from flashruntime.leases.transitions import NS_PER_S
 from flashruntime.protocol.budget import fingerprint
@@ -48,7 +49,7 @@ SPREAD_PATIENCE_NS = 5 * NS_PER_S
 SWEEP_BATCH = 200
 
 
-class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
+class LeaseManager(JobBook, ObjectIndex, BlobCare, Retention):
     """The coordinator's core; synchronous, used from one thread at a time.
 
     With `judge`, the decision about each attempt whose node was lost is recorded too.

@@ -4,8 +4,10 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from typing import TypeVar
 
+from flashruntime.leases.memory_keeping import MemoryKeeping
 from flashruntime.leases.record import (
     ClaimQuery,
     EventRow,
@@ -38,13 +40,14 @@ class _Sorted:
             del self.items[at]
 
 
-class MemoryStore:
+class MemoryStore(MemoryKeeping):
     """Holds everything in dictionaries and ordered indexes; a failed transaction is undone."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._jobs: dict[str, JobRow] = {}
         self._specs: dict[str, str] = {}
-        self._job_order: list[str] = []
+        self._job_order: list[str | None] = []
         self._keys: dict[str, str] = {}
         self._tasks: dict[str, TaskRow] = {}
         self._payloads: dict[str, str] = {}
@@ -55,7 +58,7 @@ class MemoryStore:
         self._objects: dict[str, ObjectRow] = {}
         self._job_objects: dict[str, dict[str, None]] = {}
         self._nodes: dict[str, NodeRow] = {}
-        self._events: list[EventRow] = []
+        self._events: list[EventRow | None] = []
         self._job_events: dict[str, list[int]] = {}
         self._ready = _Sorted()
         self._waiting = _Sorted()
@@ -143,8 +146,8 @@ class MemoryStore:
     def jobs_before(self, seq: int | None, limit: int) -> list[JobRow]:
         """Return jobs older than `seq`, newest first."""
         end = len(self._job_order) if seq is None else seq - 1
-        ids = self._job_order[max(0, end - limit) : end]
-        return [self._jobs[job_id] for job_id in reversed(ids)]
+        newest = (self._job_order[place] for place in range(end - 1, -1, -1))
+        return [self._jobs[each] for each in islice(filter(None, newest), limit)]
 
     def task(self, task_id: str) -> TaskRow | None:
         """Return a task."""
@@ -269,11 +272,12 @@ class MemoryStore:
 
     def events_after(self, job_id: str | None, event_id: int, limit: int) -> list[EventRow]:
         """Return events with a greater id, in order."""
-        if job_id is None:
-            return self._events[event_id : event_id + limit]
-        ids = self._job_events.get(job_id, [])
+        ids: Sequence[int] = range(1, len(self._events) + 1)
+        if job_id is not None:
+            ids = self._job_events.get(job_id, [])
         at = bisect_right(ids, event_id)
-        return [self._events[number - 1] for number in ids[at : at + limit]]
+        later = (self._events[ids[place] - 1] for place in range(at, len(ids)))
+        return list(islice(filter(None, later), limit))
 
     def object(self, key: str) -> ObjectRow | None:
         """Return an object."""
@@ -294,6 +298,9 @@ class MemoryStore:
         self._set(self._objects, row.key, row)
         if row.accepted and row.job_id is not None:
             self._set(self._job_objects.setdefault(row.job_id, {}), row.key, None)
+
+    def _forget_key(self, key: str) -> None:
+        self._unindex(self._object_keys, (key,))
 
     def accepted_objects(self, job_id: str) -> list[ObjectRow]:
         """Return the accepted objects of a job by key."""

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flashruntime.errors import StoreLocked, StoreUnavailable
-from flashruntime.leases.sqlite_schema import SCHEMA, SCHEMA_VERSION, UPGRADES
 from flashruntime.leases.sqlite_transaction import SqliteTransaction
+from flashruntime.leases.sqlite_upgrade import ensure_schema
 from flashruntime.leases.store import Transaction
 
 LOCK_NAME = "coordinator.lock"
@@ -52,7 +52,7 @@ class SqliteStore:
             db.execute("PRAGMA synchronous=FULL")
             db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
             _check_integrity(db, self.path)
-            _ensure_schema(db, self.path)
+            ensure_schema(db, self.path)
             for name in ("", "-wal", "-shm"):
                 self._remember(self.path.with_name(self.path.name + name))
             self._remember(self.path.parent / LOCK_NAME)
@@ -146,28 +146,6 @@ def _check_integrity(db: sqlite3.Connection, path: Path) -> None:
             f"{path} is damaged ({'; '.join(str(row[0]) for row in found)}): restore a backup, "
             "or move it aside to begin with an empty ledger"
         )
-
-
-def _ensure_schema(db: sqlite3.Connection, path: Path) -> None:
-    db.execute("BEGIN IMMEDIATE")
-    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
-    if not tables:
-        for statement in SCHEMA.split(";"):
-            db.execute(statement)
-        db.execute("INSERT INTO schema_version VALUES (?)", (SCHEMA_VERSION,))
-    elif "schema_version" not in tables:
-        raise StoreUnavailable(f"{path} is another program's database: choose another path")
-    (version,) = db.execute("SELECT max(version) FROM schema_version").fetchone()
-    while version in UPGRADES:
-        db.execute(UPGRADES[version])
-        version += 1
-        db.execute("UPDATE schema_version SET version=?", (version,))
-    if version != SCHEMA_VERSION:
-        raise StoreUnavailable(
-            f"{path} has schema version {version}, this flashruntime reads {SCHEMA_VERSION}: "
-            "use the release that wrote it, or move it aside"
-        )
-    db.execute("COMMIT")
 
 
 def _unavailable(path: Path, error: Exception) -> StoreUnavailable:

@@ -1,8 +1,47 @@
 """Tables and indexes of the SQLite ledger."""
 
-SCHEMA_VERSION = 2
-# What leads from each older version to the one after it.
-UPGRADES = {1: "ALTER TABLE tasks ADD COLUMN same_run INTEGER NOT NULL DEFAULT 0"}
+SCHEMA_VERSION = 3
+_KEEPING = (
+    """CREATE TABLE removals (
+    job_seq INTEGER PRIMARY KEY,
+    job_id TEXT NOT NULL UNIQUE,
+    output_prefix TEXT NOT NULL,
+    removed_at TEXT NOT NULL,
+    done INTEGER NOT NULL
+)""",
+    "CREATE INDEX removals_open ON removals (job_seq) WHERE done = 0",
+    "CREATE INDEX removals_done ON removals (removed_at) WHERE done = 1",
+    """CREATE TABLE job_inputs (
+    key TEXT NOT NULL,
+    job_seq INTEGER NOT NULL,
+    PRIMARY KEY (key, job_seq)
+) WITHOUT ROWID""",
+    "CREATE INDEX inputs_of_job ON job_inputs (job_seq)",
+    """CREATE TABLE job_usage (
+    job_id TEXT PRIMARY KEY,
+    stored_bytes INTEGER NOT NULL
+) WITHOUT ROWID""",
+    """CREATE TABLE damaged (
+    sha256 TEXT PRIMARY KEY,
+    found_at TEXT NOT NULL,
+    reason TEXT NOT NULL
+) WITHOUT ROWID""",
+    "CREATE TABLE marks (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX jobs_finished ON jobs (finished_at, seq) WHERE finished_at IS NOT NULL",
+    "CREATE INDEX objects_of_digest ON objects (sha256)",
+)
+# What leads from each older version to the one after it, statement by statement.
+UPGRADES: dict[int, tuple[str, ...]] = {
+    1: ("ALTER TABLE tasks ADD COLUMN same_run INTEGER NOT NULL DEFAULT 0",),
+    2: (
+        *_KEEPING,
+        """INSERT INTO job_usage SELECT job_id, sum(size_bytes) FROM objects
+    WHERE accepted = 1 AND job_id IS NOT NULL GROUP BY job_id""",
+        """INSERT OR IGNORE INTO job_inputs SELECT json_extract(input.value, '$.key'), jobs.seq
+    FROM jobs JOIN specs USING (job_id),
+    json_each(specs.spec, '$.spec.workload.parameters.inputs') AS input""",
+    ),
+}
 
 SCHEMA = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
@@ -113,3 +152,4 @@ CREATE TABLE nodes (
     registration TEXT NOT NULL
 ) WITHOUT ROWID;
 """
+SCHEMA += ";\n".join(_KEEPING)

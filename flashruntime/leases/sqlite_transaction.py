@@ -14,6 +14,7 @@ from flashruntime.leases.record import (
     ObjectRow,
     TaskRow,
 )
+from flashruntime.leases.sqlite_keeping import SqliteKeeping
 from flashruntime.leases.sqlite_rows import Values
 
 _UPDATE_JOB = """UPDATE jobs SET name=?, state=?, reason=?, created_at=?, finished_at=?,
@@ -44,7 +45,7 @@ _REARM_TASKS = """UPDATE tasks SET not_before_ns=?+backoff_ns
     WHERE state='PENDING' AND not_before_ns>0"""
 
 
-class SqliteTransaction:
+class SqliteTransaction(SqliteKeeping):
     """Runs the operations of the port on an open transaction of one connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:

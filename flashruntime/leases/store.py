@@ -13,9 +13,10 @@ from flashruntime.leases.record import (
     ObjectRow,
     TaskRow,
 )
+from flashruntime.leases.store_keeping import KeepingTransaction
 
 
-class Transaction(Protocol):
+class Transaction(KeepingTransaction, Protocol):
     """Operations of one transaction; each lookup costs at most the logarithm of what is stored."""
 
     def add_job(self, job: JobRow, spec_json: str) -> JobRow:

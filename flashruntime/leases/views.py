@@ -104,7 +104,7 @@ def event_view(row: EventRow) -> Event:
     )
 
 
-def artifact_record(row: ObjectRow) -> ArtifactRecord:
+def artifact_record(row: ObjectRow, damaged: str | None = None) -> ArtifactRecord:
     """Return an object under its address relative to the coordinator."""
     return ArtifactRecord(
         uri=f"/v1alpha1/artifacts/{quote(row.key)}",
@@ -114,6 +114,7 @@ def artifact_record(row: ObjectRow) -> ArtifactRecord:
         task_id=row.task_id,
         path=row.path,
         accepted=row.accepted,
+        damaged=damaged,
     )
 
 

@@ -160,7 +160,10 @@ class TaskPage(OpenModel):
 
 
 class ArtifactRecord(OpenModel):
-    """A stored object; `accepted` objects are immutable."""
+    """A stored object; `accepted` objects are immutable.
+
+    `damaged` says why its bytes cannot be had until they are uploaded again.
+    """
 
     uri: str
     object_key: str
@@ -169,6 +172,7 @@ class ArtifactRecord(OpenModel):
     task_id: str | None = None
     path: str | None = None
     accepted: bool = False
+    damaged: str | None = None
 
 
 class ArtifactPage(OpenModel):

@@ -20,6 +20,7 @@ from flashruntime.errors import FlashError
 from flashruntime.service import jsonlog
 from flashruntime.service.core import Core
 from flashruntime.service.errors import add_handlers
+from flashruntime.service.housekeeping import Housekeeping
 from flashruntime.service.routes import artifacts, health, jobs, leases, nodes
 from flashruntime.service.services import Services
 from flashruntime.service.sweeper import Sweeper
@@ -79,12 +80,14 @@ def create_app() -> FastAPI:
 async def _running(core: Core) -> AsyncIterator[None]:
     await core.open()
     sweeping = asyncio.create_task(Sweeper(core).run())
+    keeping = asyncio.create_task(Housekeeping(core).run())
     try:
         with _closed_by_signals(core.closing):
             yield
     finally:
         core.closing.set()
-        await asyncio.gather(sweeping, return_exceptions=True)
+        core.stop_scrubbing()
+        await asyncio.gather(sweeping, keeping, return_exceptions=True)
         await core.close()
 
 

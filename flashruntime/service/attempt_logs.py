@@ -6,6 +6,8 @@ after a power loss the next offset leaves a gap, and the worker sends what is mi
 
 import os
 import re
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -73,6 +75,17 @@ class AttemptLogs:
                 parts.append(f"[{len(chosen) - number - 1} more tasks; name one with ?task=]\n")
                 break
         return "".join(parts)
+
+    def delete(self, job_id: str, limit: int) -> bool:
+        """Delete some of a job's output; return whether there was any."""
+        place = self.root / job_id
+        files = list(islice(self._files(job_id), limit))
+        for path in files:
+            path.unlink(missing_ok=True)
+        if not files:
+            with suppress(FileNotFoundError):
+                place.rmdir()
+        return bool(files)
 
     def _chosen(self, job_id: str, task: int | None, attempt: int | None) -> list[tuple[Path, str]]:
         newest: dict[int, tuple[int, Path]] = {}

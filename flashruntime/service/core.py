@@ -5,9 +5,12 @@ loop only ever waits.
 """
 
 import asyncio
+import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -27,6 +30,16 @@ DISK_THREADS = 4
 DATABASE = "ledger.sqlite3"
 
 
+@dataclass(slots=True)
+class Care:
+    """How the stored bytes are; `work` wakes those who delete."""
+
+    damaged: int = 0
+    scrubbed_bytes: int = 0
+    scrub_passes: int = 0
+    work: Signal = field(default_factory=Signal)
+
+
 class Core:
     """One coordinator. `open` and `close` frame its life; `closing` ends every wait."""
 
@@ -35,15 +48,26 @@ class Core:
 
     def __init__(self, settings: CoordinatorSettings, clock: Clock) -> None:
         self._settings = settings
+        self.care = Care()
+        self._before_closing: list[Callable[[], None]] = []
         self.clock = clock
         self._ledger_thread = ThreadPoolExecutor(1, "ledger")
         self._output_thread = ThreadPoolExecutor(1, "output")
         self._disk_threads = ThreadPoolExecutor(DISK_THREADS, "disk")
-        self.blobs = BlobStore(settings.artifact_dir, settings.max_artifact_bytes)
-        self.logs = AttemptLogs(settings.ledger_dir / "logs")
+        self._scrub_thread = ThreadPoolExecutor(1, "scrub", _yield_to_others)
+        keeping = settings.keeping
+        self.blobs = BlobStore(
+            settings.artifact_dir, settings.max_artifact_bytes, keeping.max_store_bytes
+        )
+        self.logs = AttemptLogs(settings.ledger_dir / "logs", keeping.max_log_bytes)
         self.judge = Judge(clock.monotonic_ns).decide
         self.work = Signal()
         self.closing = asyncio.Event()
+
+    @property
+    def settings(self) -> CoordinatorSettings:
+        """What this coordinator was started with."""
+        return self._settings
 
     async def open(self) -> None:
         """Take ledger and artifacts; every live lease gets its full time again."""
@@ -57,13 +81,16 @@ class Core:
             self.blobs.open()
             undo.callback(self.blobs.close)
             manager = LeaseManager(store, self.clock, self.judge)
+            manager.max_job_bytes = self._settings.keeping.max_job_bytes or None
             manager.start()
             undo.pop_all()
         self._store, self.manager = store, manager
+        self.care.damaged = len(manager.damages())
 
     async def close(self) -> None:
         """Let running work end, then release artifacts and ledger."""
-        for threads in (self._output_thread, self._disk_threads):
+        self.stop_scrubbing()
+        for threads in (self._scrub_thread, self._output_thread, self._disk_threads):
             threads.shutdown()
         self.blobs.close()
         await self.ledger(self._store.close)
@@ -75,9 +102,32 @@ class Core:
         for directory in (self._settings.ledger_dir, self._settings.artifact_dir):
             await self.disk(check_room, directory)
 
+    async def count_damage(self) -> None:
+        """Count anew how many blobs are damaged, without those that nobody needs any more."""
+        damaged = await self.ledger(self.manager.damages)
+        self.care.damaged = len(damaged)
+        await self.scrub(self.blobs.clear_quarantine, frozenset(damaged))
+
+    def stop_scrubbing(self) -> None:
+        """End long work on the scrub thread."""
+        for stop in self._before_closing:
+            stop()
+
+    def before_closing(self, stop: Callable[[], None]) -> None:
+        """Have `stop` called when work on the scrub thread must end."""
+        self._before_closing.append(stop)
+
+    async def scrub(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run work on files that can wait, one call at a time, after everything else."""
+        return await _on(self._scrub_thread, call, *args, **kwargs)
+
     async def ledger(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a call of the manager on the ledger's thread."""
         return await _on(self._ledger_thread, call, *args, **kwargs)
+
+    async def alone(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a call on the ledger's thread, which sees only what is on disk already."""
+        return await self.ledger(call, *args, **kwargs)
 
     async def output(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work on the output of attempts, one call at a time."""
@@ -86,6 +136,11 @@ class Core:
     async def disk(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work on files in the pool."""
         return await _on(self._disk_threads, call, *args, **kwargs)
+
+
+def _yield_to_others() -> None:
+    """Give this thread the lowest share of processor time."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
 
 
 async def _on(

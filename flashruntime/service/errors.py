@@ -15,6 +15,8 @@ from flashruntime.errors import (
     FlashError,
     InvalidInput,
     NotFound,
+    QuotaExceeded,
+    StoreFull,
     StoreUnavailable,
     Superseded,
 )
@@ -64,12 +66,14 @@ TABLE: dict[type[FlashError], Status] = {
     BadKey: Status(400, "invalid"),
     BadHeader: Status(400, "invalid"),
     TooLarge: Status(413, "invalid"),
+    QuotaExceeded: Status(413, "invalid"),
     UnsatisfiableRange: Status(416, "invalid"),
     InvalidInput: Status(422, "invalid"),
     Superseded: Status(410, "superseded"),
     Conflict: Status(409, "conflict"),
     NotFound: Status(404, "not_found"),
     ArtifactCorrupt: Status(404, "not_found"),
+    StoreFull: Status(507, "full"),
     StoreUnavailable: Status(503, "unavailable"),
     FlashError: Status(500, "unavailable"),
 }

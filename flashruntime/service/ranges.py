@@ -4,7 +4,7 @@ import re
 
 from flashruntime.service.errors import UnsatisfiableRange
 
-_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+_RANGE = re.compile(r"bytes=([0-9]{0,100})-([0-9]{0,100})", re.IGNORECASE)
 
 
 def selected(header: str | None, size_bytes: int) -> tuple[int, int] | None:

@@ -2,18 +2,14 @@
 
 import asyncio
 import hashlib
-import re
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
-from typing import BinaryIO
+from collections.abc import Awaitable, Callable
 
 from flashruntime.errors import InvalidInput, NotFound
 from flashruntime.leases.record import Submission
 from flashruntime.protocol.base import strict_dumps
 from flashruntime.protocol.jobs import InputFile, JobRecord, JobSpec
 from flashruntime.protocol.tasks import (
-    ArtifactRecord,
     ClaimRequest,
     FailAnswer,
     FailRequest,
@@ -21,16 +17,12 @@ from flashruntime.protocol.tasks import (
     LogSize,
     TaskState,
 )
-from flashruntime.service.blobs import check_size
+from flashruntime.service.artifacts import Artifacts
 from flashruntime.service.core import Core
 from flashruntime.service.expand import expand
 from flashruntime.service.waiting import first_of
 
-BLOCK_BYTES = 1024 * 1024
 RECHECK_S = 1.0
-
-
-_LEASE_ID = re.compile(r"(?<=/)lease-[0-9a-f]{32}(?=/)")
 
 
 class Services:
@@ -40,6 +32,7 @@ class Services:
         self.manager = core.manager
         self.ledger = core.ledger
         self.check = core.check
+        self.care = core.care
         self.jobs = Jobs(core)
         self.attempts = Attempts(core)
         self.artifacts = Artifacts(core)
@@ -58,6 +51,11 @@ class Jobs:
         if created:
             self._core.work.fire()
         return record
+
+    async def delete(self, job_id: str) -> None:
+        """Delete a job that has ended; its rows and files follow in the background."""
+        await self._core.ledger(self._core.manager.delete_job, job_id)
+        self._core.care.work.fire()
 
     async def output(self, job_id: str, lines: int, task: int | None, attempt: int | None) -> str:
         """Return the last lines that the attempts of a job printed."""
@@ -85,6 +83,8 @@ class Jobs:
                     f"input {file.key!r} has sha256 {stored.sha256} in the store, the job says "
                     f"{file.sha256}; upload it again, or correct the job"
                 )
+            if stored.damaged is not None:
+                raise InvalidInput(f"input {file.key!r} is damaged in the store: upload it again")
 
 
 class Attempts:
@@ -137,60 +137,6 @@ class Attempts:
         if answer.task_state is TaskState.PENDING:
             self._core.work.fire()
         return answer
-
-
-class Artifacts:
-    """Taking in and giving out the bytes of objects."""
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
-
-    async def put(
-        self, key: str, chunks: AsyncIterator[bytes], declared: int | None, sha256: str | None
-    ) -> ArtifactRecord:
-        """Store what arrives under `key`; nothing of it is seen before all of it is durable."""
-        core = self._core
-        check_size(declared or 0, core.blobs.max_bytes)
-        await core.ledger(self._check_owner, key)
-        upload = core.blobs.upload()
-        try:
-            block = bytearray()
-            async for chunk in chunks:
-                block += chunk
-                if len(block) >= BLOCK_BYTES:
-                    await core.disk(upload.write, bytes(block))
-                    block.clear()
-            found = await core.disk(upload.finish, bytes(block), sha256)
-        finally:
-            await core.disk(upload.close)
-        return await core.ledger(core.manager.put_object, key, found, upload.size_bytes, None)
-
-    def _check_owner(self, key: str) -> None:
-        """Refuse a fenced attempt before its bytes are read."""
-        for lease_id in _LEASE_ID.findall(key):
-            with suppress(NotFound):
-                self._core.manager.check_holder(lease_id, "artifact")
-
-    async def find(self, key: str) -> ArtifactRecord:
-        """Return what is stored under `key`."""
-        return await self._core.ledger(self._core.manager.object, key)
-
-    async def read(self, record: ArtifactRecord, start: int, end: int) -> AsyncIterator[bytes]:
-        """Yield the bytes from `start` up to `end`; the object is open before the first of them."""
-        file = await self._core.disk(self._core.blobs.read, record.sha256, record.size_bytes)
-        return self._blocks(file, start, end)
-
-    async def _blocks(self, file: BinaryIO, start: int, end: int) -> AsyncIterator[bytes]:
-        try:
-            await self._core.disk(file.seek, start)
-            while start < end:
-                block = await self._core.disk(file.read, min(BLOCK_BYTES, end - start))
-                if not block:
-                    return
-                start += len(block)
-                yield block
-        finally:
-            file.close()
 
 
 def _submission(spec: JobSpec, idempotency_key: str | None) -> Submission:

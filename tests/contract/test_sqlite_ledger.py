@@ -365,19 +365,3 @@ def _call(manager: LeaseManager, call: str, lease_id: str, key: str, dead: str) 
         manager.next_due_ns()
     else:
         assert not manager.complete(dead, CompleteRequest()).accepted
-
-
-def test_a_ledger_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite3"
-    SqliteStore(path).close()
-    _run_sql(path, "ALTER TABLE tasks DROP COLUMN same_run")
-    _run_sql(path, "INSERT INTO tasks VALUES ('t', 'j', 1, 0, 'PENDING', NULL, NULL, 0, 2, 0, 0,"
-                   " -1, 0, 0, NULL, NULL, NULL, NULL)")  # fmt: skip
-    _run_sql(path, "UPDATE schema_version SET version = 1")
-    for _ in range(2):
-        store = SqliteStore(path)
-        with store.transaction() as tx:
-            task = tx.task("t")
-        store.close()
-        assert task is not None
-        assert (task.errors, task.same_run) == (2, 0)

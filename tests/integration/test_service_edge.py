@@ -401,23 +401,6 @@ def test_an_empty_artifact_is_an_artifact(
     assert ask(coordinator, "GET", "/artifacts/empty").status == 200
 
 
-def test_an_artifact_that_rotted_on_disk_is_never_taken_for_good(
-    coordinator: CoordinatorProcess, client: CoordinatorClient, tmp_path: Path
-) -> None:
-    from flashruntime.errors import ArtifactCorrupt
-
-    record = client.put_artifact("rot", b"good bytes")
-    blob = coordinator.root / "artifacts" / "sha256" / record.sha256[:2] / record.sha256
-    blob.write_bytes(b"gooD bytes")
-    with pytest.raises(ArtifactCorrupt):
-        client.get_artifact("rot", tmp_path / "out")
-    blob.unlink()
-    with pytest.raises(NotFound, match="upload them again"):
-        client.get_artifact("rot", tmp_path / "out")
-    client.put_artifact("rot", b"good bytes")
-    client.get_artifact("rot", tmp_path / "out")
-
-
 def test_output_in_parts_is_stored_once_and_bounded(
     coordinator: CoordinatorProcess, client: CoordinatorClient
 ) -> None:

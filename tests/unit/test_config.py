@@ -1,11 +1,12 @@
 """Settings from the environment."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from flashruntime.config import CoordinatorSettings, WorkerSettings
+from flashruntime.config import CoordinatorSettings, KeepingSettings, WorkerSettings
 from flashruntime.errors import ConfigError
 
 NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -69,3 +70,28 @@ def test_a_wrong_worker_setting_is_named_with_its_value(name: str, value: str) -
 def test_a_wrong_size_limit_is_named_with_its_value(value: str) -> None:
     with pytest.raises(ConfigError, match="FLASHML_MAX_ARTIFACT_BYTES"):
         CoordinatorSettings.from_env({"FLASHML_MAX_ARTIFACT_BYTES": value})
+
+
+def test_what_is_kept_has_settings_of_which_0_means_no_bound() -> None:
+    names = {
+        "FLASHML_RETENTION_DAYS": "retention_days",
+        "FLASHML_RETENTION_NODE_DAYS": "retention_node_days",
+        "FLASHML_MAX_STORE_BYTES": "max_store_bytes",
+        "FLASHML_MAX_JOB_BYTES": "max_job_bytes",
+        "FLASHML_MAX_LOG_BYTES": "max_log_bytes",
+        "FLASHML_SCRUB_BYTES_PER_S": "scrub_bytes_per_s",
+    }
+    assert CoordinatorSettings.from_env({}).keeping == KeepingSettings()
+    for name, field in names.items():
+        keeping = CoordinatorSettings.from_env({name: "7"}).keeping
+        assert keeping == replace(KeepingSettings(), **{field: 7})
+        for wrong in ("-1", "1.5", "many"):
+            with pytest.raises(ConfigError, match=name):
+                CoordinatorSettings.from_env({name: wrong})
+        if name == "FLASHML_MAX_LOG_BYTES":
+            with pytest.raises(ConfigError, match=name):
+                CoordinatorSettings.from_env({name: "0"})
+        else:
+            assert getattr(CoordinatorSettings.from_env({name: "0"}).keeping, field) == 0
+    with pytest.raises(ConfigError, match="FLASHML_RETENTION_DAYS=36501 must be at most 36500"):
+        CoordinatorSettings.from_env({"FLASHML_RETENTION_DAYS": "36501"})

@@ -1,11 +1,14 @@
 """Artifacts: bytes under a key."""
 
+import logging
 import re
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.responses import StreamingResponse
+from starlette.types import Send
 
+from flashruntime.errors import ArtifactCorrupt
 from flashruntime.protocol.tasks import ArtifactRecord
 from flashruntime.service.blobs import stated_digest
 from flashruntime.service.ranges import selected
@@ -16,6 +19,18 @@ PATH = "/artifacts/{key:anytext}"
 RAW_PREFIX = b"/v1alpha1/artifacts/"
 router = APIRouter(tags=["artifacts"])
 _WHOLE = re.compile("[0-9]{1,18}")
+log = logging.getLogger(__name__)
+
+
+class BlobResponse(StreamingResponse):
+    """A stream of stored bytes that breaks off where they turn out to be damaged."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send all; what ends early is cut by the server, so that nobody takes it for whole."""
+        try:
+            await super().stream_response(send)
+        except ArtifactCorrupt as error:
+            log.error("download broken off: %s", error, extra={"event": "download_broken_off"})
 
 
 async def _key_of(request: Request) -> str:
@@ -23,6 +38,7 @@ async def _key_of(request: Request) -> str:
 
 
 ObjectKey = Annotated[str, Depends(_key_of)]
+IfNoneMatch = Annotated[str | None, Header()]
 
 
 @router.put(PATH)
@@ -40,17 +56,21 @@ async def put(
 
 
 @router.head(PATH)
-async def head(key: ObjectKey, services: Running) -> Response:
-    """Return size and digest of an object."""
+async def head(key: ObjectKey, services: Running, if_none_match: IfNoneMatch = None) -> Response:
+    """Return size and digest of an object; a Range is of no effect here."""
     record = await services.artifacts.find(key)
-    return Response(headers={**_headers(record), "Content-Length": str(record.size_bytes)})
+    headers = _headers(record)
+    if if_none_match is not None and _matches(if_none_match, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    await services.artifacts.check(record)
+    return Response(headers={**headers, "Content-Length": str(record.size_bytes)})
 
 
-@router.get(PATH, response_class=StreamingResponse)
+@router.get(PATH, response_class=BlobResponse)
 async def get(
     key: ObjectKey,
     services: Running,
-    if_none_match: Annotated[str | None, Header()] = None,
+    if_none_match: IfNoneMatch = None,
     range_: Annotated[str | None, Header(alias="range")] = None,
     if_range: Annotated[str | None, Header()] = None,
 ) -> Response:
@@ -66,7 +86,7 @@ async def get(
     if part is not None:
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{record.size_bytes}"
     stream = await services.artifacts.read(record, start, end)
-    return StreamingResponse(stream, 206 if part else 200, headers, "application/octet-stream")
+    return BlobResponse(stream, 206 if part else 200, headers, "application/octet-stream")
 
 
 def _headers(record: ArtifactRecord) -> dict[str, str]:

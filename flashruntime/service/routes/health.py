@@ -14,7 +14,7 @@ async def healthz() -> dict[str, str]:
 
 
 @router.get("/readyz")
-async def readyz(services: Running) -> dict[str, str]:
+async def readyz(services: Running) -> dict[str, str | int]:
     """Answer 200 while the ledger can be written, 503 otherwise."""
     await services.check()
-    return {"status": "ready"}
+    return {"status": "ready", "damaged_artifacts": services.care.damaged}

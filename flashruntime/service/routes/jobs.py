@@ -43,6 +43,12 @@ async def cancel(job_id: Id, services: Running) -> JobRecord:
     return await services.ledger(services.manager.cancel_job, job_id)
 
 
+@router.delete("/jobs/{job_id}", status_code=204)
+async def delete(job_id: Id, services: Running) -> None:
+    """Delete a job that has ended, with its tasks, events, output and artifacts; 409 while open."""
+    await services.jobs.delete(job_id)
+
+
 @router.get("/jobs/{job_id}/tasks")
 async def tasks(
     job_id: Id, services: Running, after: Number = None, limit: Limit = 1_000
