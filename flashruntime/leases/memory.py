@@ -61,28 +61,51 @@ class MemoryStore:
         self._waiting = _Sorted()
         self._deadlines = _Sorted()
         self._object_keys = _Sorted()
-        self._undo: list[Callable[[], object]] | None = None
+        self._undo: list[Callable[[], object]] = []
+        self._open = False
+        self._grouped = False
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Open a transaction; an exception in the block undoes it."""
-        if self._undo is not None:
+        if self._open:
             raise RuntimeError("transactions of one store do not nest")
-        self._undo = []
+        mark = len(self._undo)
+        self._open = True
         try:
             yield self
         except BaseException:
-            for undo in reversed(self._undo):
-                undo()
+            self._undo_to(mark)
             raise
         finally:
-            self._undo = None
+            self._open = False
+            if not self._grouped:
+                self._undo.clear()
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        """Keep the transactions opened in the block together; an exception undoes all."""
+        if self._open or self._grouped:
+            raise RuntimeError("groups of one store do not nest, nor open in a transaction")
+        self._grouped = True
+        try:
+            yield
+        except BaseException:
+            self._undo_to(0)
+            raise
+        finally:
+            self._grouped = False
+            self._undo.clear()
+
+    def _undo_to(self, mark: int) -> None:
+        while len(self._undo) > mark:
+            self._undo.pop()()
 
     def close(self) -> None:
         """Nothing to release."""
 
     def _later_undo(self, undo: Callable[[], object]) -> None:
-        if self._undo is None:
+        if not self._open:
             raise RuntimeError("changes need an open transaction")
         self._undo.append(undo)
 

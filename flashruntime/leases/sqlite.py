@@ -32,6 +32,8 @@ class SqliteStore:
     def __init__(self, path: Path, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         self.path = path.absolute()
         self._broken: str | None = None
+        self._grouped = False
+        self._saved = False
         self._identities: dict[Path, tuple[int, int]] = {}
         with _explained(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,23 +69,75 @@ class SqliteStore:
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Open a transaction; an exception in the block undoes it. StoreUnavailable if refused."""
-        self._check_files()
+        if not self._grouped:
+            with self._durably():
+                yield self._tx
+            return
+        self._require_group()
+        if self._saved:
+            raise RuntimeError("transactions of one store do not nest")
+        with self._refusing():
+            self._db.execute("SAVEPOINT call")
+            self._saved = True
+            try:
+                yield self._tx
+                self._db.execute("RELEASE call")
+            except BaseException:
+                self._undo_call()
+                raise
+            finally:
+                self._saved = False
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        """Let the transactions of the block reach the disk together, each undone alone."""
+        with self._durably():
+            self._grouped = True
+            try:
+                yield
+            finally:
+                self._grouped = False
+            self._require_group()
+
+    @contextmanager
+    def _durably(self) -> Iterator[None]:
+        if self._broken is not None:
+            raise StoreUnavailable(f"{self._broken}; restart the coordinator")
         if self._db.in_transaction:
             raise RuntimeError("transactions of one store do not nest")
+        with self._refusing():
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+        self._check_files()
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Turn what SQLite or the system refuses into StoreUnavailable."""
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            yield self._tx
-            self._db.execute("COMMIT")
+            yield
         except _OURS_TO_FIX:
-            self._roll_back()
             raise
         except sqlite3.Error as error:
-            self._roll_back()
             raise _unavailable(self.path, error) from error
-        except BaseException:
+
+    def _require_group(self) -> None:
+        if not self._db.in_transaction:
+            raise StoreUnavailable(f"a change of {self.path} failed and took its group along")
+
+    def _undo_call(self) -> None:
+        """Undo one transaction of a group, or the whole group where SQLite has given it up."""
+        if not self._db.in_transaction:
+            return
+        try:
+            self._db.execute("ROLLBACK TO call")
+            self._db.execute("RELEASE call")
+        except sqlite3.Error:
             self._roll_back()
-            raise
-        self._check_files()
 
     def _roll_back(self) -> None:
         if not self._db.in_transaction:
@@ -94,9 +148,7 @@ class SqliteStore:
             self._broken = f"a change of {self.path} could be neither kept nor undone: {error}"
 
     def _check_files(self) -> None:
-        """Refuse to go on in a file that is no longer the one at its path."""
-        if self._broken is not None:
-            raise StoreUnavailable(f"{self._broken}; restart the coordinator")
+        """Refuse to answer from a file that is no longer the one at its path."""
         for path, identity in self._identities.items():
             try:
                 same = _identity(path) == identity

@@ -142,6 +142,14 @@ class LeaseStore(Protocol):
         """Open a transaction; an exception in the block undoes it. StoreUnavailable if refused."""
         ...
 
+    def group(self) -> AbstractContextManager[None]:
+        """Let the transactions opened in the block reach stable storage together, at its end.
+
+        Each is still undone alone by an exception of its own. If the group cannot be kept, all
+        of them are undone and the end of the block raises StoreUnavailable: answer nobody before.
+        """
+        ...
+
     def close(self) -> None:
         """Release the ledger."""
         ...

@@ -1,7 +1,7 @@
 """The parts of a coordinator and the threads that they run on.
 
-All work on the ledger runs on one thread, all work on files in a small pool, so that the event
-loop only ever waits.
+All work on the ledger runs on one thread, in groups that share a commit; all work on files runs
+in a small pool. So the event loop only ever waits.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from flashruntime.leases.store import LeaseStore
 from flashruntime.recovery.incidents import Judge
 from flashruntime.service.attempt_logs import AttemptLogs
 from flashruntime.service.blobs import BlobStore, check_room, require_writable
+from flashruntime.service.commits import Commits
 from flashruntime.service.waiting import Signal
 
 P = ParamSpec("P")
@@ -36,7 +37,7 @@ class Core:
     def __init__(self, settings: CoordinatorSettings, clock: Clock) -> None:
         self._settings = settings
         self.clock = clock
-        self._ledger_thread = ThreadPoolExecutor(1, "ledger")
+        self._commits = Commits()
         self._output_thread = ThreadPoolExecutor(1, "output")
         self._disk_threads = ThreadPoolExecutor(DISK_THREADS, "disk")
         self.blobs = BlobStore(settings.artifact_dir, settings.max_artifact_bytes)
@@ -47,7 +48,12 @@ class Core:
 
     async def open(self) -> None:
         """Take ledger and artifacts; every live lease gets its full time again."""
-        await self.ledger(self._open)
+        self._commits.start()
+        try:
+            await self._commits.run(self._open, alone=True)
+        except BaseException:
+            self._commits.close()
+            raise
 
     def _open(self) -> None:
         require_writable(self._settings.ledger_dir, "FLASHML_LEDGER_DIR")
@@ -59,15 +65,16 @@ class Core:
             manager = LeaseManager(store, self.clock, self.judge)
             manager.start()
             undo.pop_all()
-        self._store, self.manager = store, manager
+        self._store = self._commits.store = store
+        self.manager = manager
 
     async def close(self) -> None:
         """Let running work end, then release artifacts and ledger."""
         for threads in (self._output_thread, self._disk_threads):
             threads.shutdown()
         self.blobs.close()
-        await self.ledger(self._store.close)
-        self._ledger_thread.shutdown()
+        await self._commits.run(self._store.close, alone=True)
+        self._commits.close()
 
     async def check(self) -> None:
         """Raise StoreUnavailable unless ledger and artifacts take changes now."""
@@ -76,8 +83,8 @@ class Core:
             await self.disk(check_room, directory)
 
     async def ledger(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a call of the manager on the ledger's thread."""
-        return await _on(self._ledger_thread, call, *args, **kwargs)
+        """Run a call of the manager on the ledger's thread; its changes are on disk then."""
+        return await self._commits.run(partial(call, *args, **kwargs))
 
     async def output(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work on the output of attempts, one call at a time."""

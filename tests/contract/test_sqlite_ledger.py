@@ -142,6 +142,59 @@ def test_a_write_that_the_system_refuses_is_a_refusal_too(store: SqliteStore, pa
     assert not has(store, "refused")
 
 
+def test_a_group_whose_commit_is_refused_is_refused_whole(store: SqliteStore, path: Path) -> None:
+    put(store, "before")
+
+    def put_two() -> None:
+        with store.group():
+            put(store, "one")
+            put(store, "two")
+            assert has(store, "one")
+
+    with _files_limited_to(path.with_name(path.name + "-wal").stat().st_size):
+        with pytest.raises(StoreUnavailable):
+            put_two()
+        assert [has(store, key) for key in ("before", "one", "two")] == [True, False, False]
+    put_two()
+    assert [has(store, key) for key in ("one", "two")] == [True, True]
+
+
+def test_a_change_that_finds_no_room_takes_its_group_along(store: SqliteStore) -> None:
+    """SQLite gives up the whole transaction then; nobody in the group may be told otherwise."""
+    put(store, "before")
+    (pages,) = store._db.execute("PRAGMA page_count").fetchone()
+    store._db.execute(f"PRAGMA max_page_count={pages}")
+
+    def put_many() -> None:
+        with store.transaction() as tx:
+            for number in range(1_000):
+                tx.put_object(ObjectRow(f"k-{number}", "a" * 64, 1))
+
+    def put_group() -> None:
+        with store.group():
+            put(store, "one")
+            with pytest.raises(StoreUnavailable, match="full"):
+                put_many()
+            with pytest.raises(StoreUnavailable, match="group"):
+                put(store, "two")
+
+    with pytest.raises(StoreUnavailable, match="group"):
+        put_group()
+    assert [has(store, key) for key in ("one", "k-0", "two")] == [False] * 3
+    put(store, "after")
+    assert has(store, "after")
+
+
+def test_reading_costs_no_write(store: SqliteStore, path: Path) -> None:
+    put(store, "k")
+    before = path.with_name(path.name + "-wal").stat()
+    with store.group():
+        for _ in range(3):
+            assert has(store, "k")
+    after = path.with_name(path.name + "-wal").stat()
+    assert (after.st_mtime_ns, after.st_size) == (before.st_mtime_ns, before.st_size)
+
+
 @contextmanager
 def _files_limited_to(size_bytes: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
