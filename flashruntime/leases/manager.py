@@ -24,6 +24,7 @@ from flashruntime.leases.record import (
     TaskResult,
     TaskRow,
 )
+from flashruntime.leases.spool import Spool
 from flashruntime.leases.store import LeaseStore, Transaction
 from flashruntime.leases.transitions import NS_PER_S
 from flashruntime.protocol.budget import fingerprint
@@ -48,7 +49,7 @@ SPREAD_PATIENCE_NS = 5 * NS_PER_S
 SWEEP_BATCH = 200
 
 
-class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
+class LeaseManager(JobBook, NodeRegistry, ObjectIndex, Spool):
     """The coordinator's core; synchronous, used from one thread at a time.
 
     With `judge`, the decision about each attempt whose node was lost is recorded too.

@@ -19,6 +19,8 @@ from flashruntime.leases.store import Transaction
 LOCK_NAME = "coordinator.lock"
 BUSY_TIMEOUT_S = 2.0
 CACHE_KIB = 16 * 1024
+CHECKPOINT_PAGES = 4_000
+MAX_IDLE_LOG_BYTES = 64 * 1024 * 1024
 _OURS_TO_FIX = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
 
 
@@ -34,6 +36,7 @@ class SqliteStore:
         self._broken: str | None = None
         self._grouped = False
         self._saved = False
+        self._changes_before = 0
         self._identities: dict[Path, tuple[int, int]] = {}
         with _explained(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,6 +56,9 @@ class SqliteStore:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
             db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
+            db.execute("PRAGMA temp_store=MEMORY")
+            db.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+            db.execute(f"PRAGMA journal_size_limit={MAX_IDLE_LOG_BYTES}")
             _check_integrity(db, self.path)
             _ensure_schema(db, self.path)
             for name in ("", "-wal", "-shm"):
@@ -79,6 +85,7 @@ class SqliteStore:
         with self._refusing():
             self._db.execute("SAVEPOINT call")
             self._saved = True
+            self._changes_before = self._db.total_changes
             try:
                 yield self._tx
                 self._db.execute("RELEASE call")
@@ -131,6 +138,8 @@ class SqliteStore:
 
     def _undo_call(self) -> None:
         """Undo one transaction of a group, or the whole group where SQLite has given it up."""
+        if self._db.total_changes != self._changes_before:
+            self._tx.forget()
         if not self._db.in_transaction:
             return
         try:
@@ -140,6 +149,7 @@ class SqliteStore:
             self._roll_back()
 
     def _roll_back(self) -> None:
+        self._tx.forget()
         if not self._db.in_transaction:
             return
         try:
@@ -211,7 +221,8 @@ def _ensure_schema(db: sqlite3.Connection, path: Path) -> None:
         raise StoreUnavailable(f"{path} is another program's database: choose another path")
     (version,) = db.execute("SELECT max(version) FROM schema_version").fetchone()
     while version in UPGRADES:
-        db.execute(UPGRADES[version])
+        for statement in UPGRADES[version].split(";"):
+            db.execute(statement)
         version += 1
         db.execute("UPDATE schema_version SET version=?", (version,))
     if version != SCHEMA_VERSION:

@@ -1,10 +1,17 @@
 """Tables and indexes of the SQLite ledger."""
 
-SCHEMA_VERSION = 2
-# What leads from each older version to the one after it.
-UPGRADES = {1: "ALTER TABLE tasks ADD COLUMN same_run INTEGER NOT NULL DEFAULT 0"}
+SCHEMA_VERSION = 3
+# The statements that lead from each older version to the one after it.
+UPGRADES = {
+    1: "ALTER TABLE tasks ADD COLUMN same_run INTEGER NOT NULL DEFAULT 0",
+    2: """CREATE TABLE IF NOT EXISTS spool (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    sha256 TEXT NOT NULL,
+    data BLOB NOT NULL
+)""",
+}
 
-SCHEMA = """
+SCHEMA = f"""
 CREATE TABLE schema_version (version INTEGER NOT NULL);
 
 CREATE TABLE jobs (
@@ -104,6 +111,8 @@ CREATE TABLE objects (
     path TEXT
 ) WITHOUT ROWID;
 CREATE INDEX objects_of_job ON objects (job_id, key) WHERE accepted = 1;
+
+{UPGRADES[2]};
 
 CREATE TABLE nodes (
     node_id TEXT PRIMARY KEY,

@@ -11,6 +11,7 @@ from flashruntime.leases.record import (
     LeaseRow,
     NodeRow,
     ObjectRow,
+    Spooled,
     TaskRow,
 )
 
@@ -35,7 +36,7 @@ class Transaction(Protocol):
         ...
 
     def put_job(self, job: JobRow) -> None:
-        """Replace a job."""
+        """Replace a job: its state, reason, end and counts."""
         ...
 
     def spec_json(self, job_id: str) -> str:
@@ -110,6 +111,10 @@ class Transaction(Protocol):
         """Return an object."""
         ...
 
+    def first_object(self, keys: Sequence[str]) -> str | None:
+        """Return one of these keys under which there is an object."""
+        ...
+
     def key_below(self, key: str) -> str | None:
         """Return some key that begins with `key` and a slash."""
         ...
@@ -120,6 +125,22 @@ class Transaction(Protocol):
 
     def accepted_objects(self, job_id: str) -> list[ObjectRow]:
         """Return the accepted objects of a job by key."""
+        ...
+
+    def spool(self, sha256: str, data: bytes) -> None:
+        """Keep bytes until `unspool`."""
+        ...
+
+    def spooled(self, after: int, limit: int) -> list[Spooled]:
+        """Return what is kept, numbered above `after`, in that order."""
+        ...
+
+    def spooled_bytes(self, number: int) -> bytes | None:
+        """Return bytes that are kept."""
+        ...
+
+    def unspool(self, last: int) -> None:
+        """Drop the bytes numbered up to `last`."""
         ...
 
     def node(self, node_id: str) -> NodeRow | None:

@@ -22,6 +22,7 @@ from flashruntime.service.core import Core
 from flashruntime.service.errors import add_handlers
 from flashruntime.service.routes import artifacts, health, jobs, leases, nodes
 from flashruntime.service.services import Services
+from flashruntime.service.settler import Settler
 from flashruntime.service.sweeper import Sweeper
 
 log = logging.getLogger(__name__)
@@ -78,13 +79,13 @@ def create_app() -> FastAPI:
 @asynccontextmanager
 async def _running(core: Core) -> AsyncIterator[None]:
     await core.open()
-    sweeping = asyncio.create_task(Sweeper(core).run())
+    tasks = [asyncio.create_task(each.run()) for each in (Sweeper(core), Settler(core))]
     try:
         with _closed_by_signals(core.closing):
             yield
     finally:
         core.closing.set()
-        await asyncio.gather(sweeping, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await core.close()
 
 

@@ -21,7 +21,7 @@ MAX_GROUP = 256
 class Commits:
     """Runs calls on one thread, in the order in which they came.
 
-    Before `store` is set, and with `alone`, a call is in no group.
+    A call `alone` is in no group; before `store` is set there are only such.
     """
 
     def __init__(self) -> None:
@@ -73,11 +73,12 @@ class Commits:
 
     def _run_group(self, group: "list[_Call]") -> None:
         """Run calls; where the store refuses their group, that is the answer to each."""
-        if self.store is None or len(group) == 1:
-            for call in group:
-                call.work()
+        if group[0].alone:
+            group[0].work()
             return
         try:
+            if self.store is None:
+                raise StoreUnavailable("the ledger is not open")
             with self.store.group():
                 for call in group:
                     call.work()

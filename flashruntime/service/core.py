@@ -20,6 +20,7 @@ from flashruntime.recovery.incidents import Judge
 from flashruntime.service.attempt_logs import AttemptLogs
 from flashruntime.service.blobs import BlobStore, check_room, require_writable
 from flashruntime.service.commits import Commits
+from flashruntime.service.small_puts import SmallPuts
 from flashruntime.service.waiting import Signal
 
 P = ParamSpec("P")
@@ -32,6 +33,7 @@ class Core:
     """One coordinator. `open` and `close` frame its life; `closing` ends every wait."""
 
     manager: LeaseManager
+    small: SmallPuts
     _store: LeaseStore
 
     def __init__(self, settings: CoordinatorSettings, clock: Clock) -> None:
@@ -64,6 +66,8 @@ class Core:
             undo.callback(self.blobs.close)
             manager = LeaseManager(store, self.clock, self.judge)
             manager.start()
+            self.small = SmallPuts(manager, self.blobs)
+            self.small.restore()
             undo.pop_all()
         self._store = self._commits.store = store
         self.manager = manager

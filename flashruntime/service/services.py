@@ -24,6 +24,7 @@ from flashruntime.protocol.tasks import (
 from flashruntime.service.blobs import check_size
 from flashruntime.service.core import Core
 from flashruntime.service.expand import expand
+from flashruntime.service.small_puts import SMALL_BYTES
 from flashruntime.service.waiting import first_of
 
 BLOCK_BYTES = 1024 * 1024
@@ -151,6 +152,9 @@ class Artifacts:
         """Store what arrives under `key`; nothing of it is seen before all of it is durable."""
         core = self._core
         check_size(declared or 0, core.blobs.max_bytes)
+        if declared is not None and declared <= SMALL_BYTES:
+            data = b"".join([chunk async for chunk in chunks])
+            return await core.ledger(core.small.put, key, data, sha256)
         await core.ledger(self._check_owner, key)
         upload = core.blobs.upload()
         try:

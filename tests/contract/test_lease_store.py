@@ -395,6 +395,38 @@ def test_event_ids_rise_and_pages_follow_one_another(store: LeaseStore) -> None:
         assert tx.events_after("a", 2**70, 9) == []
 
 
+def test_spooled_bytes_are_kept_in_order_until_they_are_dropped(store: LeaseStore) -> None:
+    with store.transaction() as tx:
+        for name in ("a", "b", "a"):
+            tx.spool(name, name.encode())
+        first, second, third = tx.spooled(0, 9)
+        assert [row.sha256 for row in (first, second, third)] == ["a", "b", "a"]
+        assert tx.spooled(first.number, 1) == [second]
+        assert tx.spooled_bytes(second.number) == b"b"
+        tx.unspool(second.number)
+    with pytest.raises(OSError, match="undone"):
+        _drop_all(store)
+    with store.transaction() as tx:
+        assert tx.spooled(0, 9) == [third]
+        assert tx.spooled_bytes(second.number) is None
+        tx.unspool(third.number)
+        tx.spool("c", b"")
+        assert tx.spooled(0, 9)[0].number > third.number
+
+
+def _drop_all(store: LeaseStore) -> None:
+    with store.transaction() as tx:
+        tx.unspool(2**60)
+        raise OSError("undone")
+
+
+def test_one_of_several_keys_is_found_or_none(store: LeaseStore) -> None:
+    with store.transaction() as tx:
+        tx.put_object(ObjectRow("b", "s", 1))
+        found = [tx.first_object(keys) for keys in ([], ["a"], ["a", "b", "c"])]
+    assert found == [None, None, "b"]
+
+
 def test_keys_below_a_key_are_found_and_neighbours_are_not(store: LeaseStore) -> None:
     with store.transaction() as tx:
         for key in ("a/b/c", "a-b", "a0", "ab/c"):
