@@ -20,6 +20,7 @@ from flashruntime.errors import FlashError
 from flashruntime.service import jsonlog
 from flashruntime.service.core import Core
 from flashruntime.service.errors import add_handlers
+from flashruntime.service.hot import HotPaths
 from flashruntime.service.routes import artifacts, health, jobs, leases, nodes
 from flashruntime.service.services import Services
 from flashruntime.service.settler import Settler
@@ -72,6 +73,7 @@ def create_app() -> FastAPI:
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(health.router)
     add_handlers(app)
+    app.add_middleware(HotPaths)
     app.add_middleware(OneLineFailure)
     return app
 
