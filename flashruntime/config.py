@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from flashruntime.errors import ConfigError
+from flashruntime.leases.journal import Journal
 
 DEFAULT_COORDINATOR_URL = "http://127.0.0.1:8000"
 DEFAULT_DATA_DIR = Path("flashruntime-data")
@@ -30,6 +31,7 @@ class CoordinatorSettings:
     ledger_dir: Path
     artifact_dir: Path
     max_artifact_bytes: int = DEFAULT_MAX_ARTIFACT_BYTES
+    ledger_journal: Journal = Journal.WAL
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "CoordinatorSettings":
@@ -40,6 +42,7 @@ class CoordinatorSettings:
             max_artifact_bytes=_whole(
                 env, "FLASHML_MAX_ARTIFACT_BYTES", DEFAULT_MAX_ARTIFACT_BYTES
             ),
+            ledger_journal=_journal(env),
         )
 
 
@@ -98,6 +101,17 @@ def _path(env: Mapping[str, str], name: str, default: str) -> Path:
     if "\0" in text:
         raise ConfigError(f"{name}={text!r} must be a path without NUL; set it to a directory")
     return Path(text).expanduser().absolute()
+
+
+def _journal(env: Mapping[str, str]) -> Journal:
+    text = env.get("FLASHML_LEDGER_JOURNAL") or Journal.WAL.value
+    try:
+        return Journal(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"FLASHML_LEDGER_JOURNAL={text!r} must be wal (a local disk) or delete (a directory "
+            "that comes from another machine, or through a virtual file system)"
+        ) from error
 
 
 def _whole(env: Mapping[str, str], name: str, default: int) -> int:

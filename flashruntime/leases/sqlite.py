@@ -1,4 +1,4 @@
-"""A ledger in one SQLite file: write-ahead log, fsync before each answer, one writer.
+"""A ledger in one SQLite file: journalled, fsync before each answer, one writer.
 
 Changes are acknowledged only while the file that took them is still the one at its path.
 """
@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flashruntime.errors import StoreLocked, StoreUnavailable
+from flashruntime.leases.journal import Journal
 from flashruntime.leases.sqlite_schema import SCHEMA, SCHEMA_VERSION, UPGRADES
 from flashruntime.leases.sqlite_transaction import SqliteTransaction
 from flashruntime.leases.store import Transaction
@@ -31,8 +32,15 @@ class SqliteStore:
     or out of reach. `busy_timeout_s` bounds the wait for a foreign process that writes to it.
     """
 
-    def __init__(self, path: Path, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
+        journal: Journal = Journal.WAL,
+    ) -> None:
         self.path = path.absolute()
+        self._journal = journal
         self._broken: str | None = None
         self._grouped = False
         self._saved = False
@@ -53,15 +61,14 @@ class SqliteStore:
             self.path, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False
         )
         try:
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=FULL")
+            _set_journal(db, self.path, self._journal)
             db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
             db.execute("PRAGMA temp_store=MEMORY")
             db.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
             db.execute(f"PRAGMA journal_size_limit={MAX_IDLE_LOG_BYTES}")
             _check_integrity(db, self.path)
             _ensure_schema(db, self.path)
-            for name in ("", "-wal", "-shm"):
+            for name in ("", *self._journal.companions):
                 self._remember(self.path.with_name(self.path.name + name))
             self._remember(self.path.parent / LOCK_NAME)
         except BaseException:
@@ -115,8 +122,11 @@ class SqliteStore:
         with self._refusing():
             try:
                 self._db.execute("BEGIN IMMEDIATE")
+                before = self._db.total_changes
                 yield
-                self._db.execute("COMMIT")
+                # A commit wants the file for itself, even with nothing to write.
+                changed = self._db.total_changes != before
+                self._db.execute("COMMIT" if changed else "ROLLBACK")
             except BaseException:
                 self._roll_back()
                 raise
@@ -199,6 +209,16 @@ def _lock(path: Path) -> int:
     os.ftruncate(fd, 0)
     os.pwrite(fd, f"pid {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
     return fd
+
+
+def _set_journal(db: sqlite3.Connection, path: Path, journal: Journal) -> None:
+    (found,) = db.execute(f"PRAGMA journal_mode={journal}").fetchone()
+    if found != journal:
+        raise StoreUnavailable(
+            f"{path} cannot be journalled as {journal} where it lies (it is {found}): move it to "
+            "a local disk (FLASHML_LEDGER_DIR), or set FLASHML_LEDGER_JOURNAL=delete"
+        )
+    db.execute(f"PRAGMA synchronous={journal.synchronous}")
 
 
 def _check_integrity(db: sqlite3.Connection, path: Path) -> None:

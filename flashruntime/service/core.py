@@ -60,7 +60,8 @@ class Core:
     def _open(self) -> None:
         require_writable(self._settings.ledger_dir, "FLASHML_LEDGER_DIR")
         with ExitStack() as undo:
-            store = SqliteStore(self._settings.ledger_dir / DATABASE)
+            path = self._settings.ledger_dir / DATABASE
+            store = SqliteStore(path, journal=self._settings.ledger_journal)
             undo.callback(store.close)
             self.blobs.open()
             undo.callback(self.blobs.close)

@@ -18,6 +18,7 @@ import pytest
 
 from flashruntime.clock import SystemClock
 from flashruntime.errors import StoreLocked, StoreUnavailable
+from flashruntime.leases.journal import Journal
 from flashruntime.leases.manager import LeaseManager
 from flashruntime.leases.record import NodeRow, ObjectRow, Submission
 from flashruntime.leases.sqlite import LOCK_NAME, SqliteStore
@@ -46,6 +47,14 @@ def store(path: Path) -> Iterator[SqliteStore]:
     made.close()
 
 
+@pytest.fixture(params=list(Journal))
+def either(path: Path, request: pytest.FixtureRequest) -> Iterator[SqliteStore]:
+    """A ledger in each journal mode."""
+    made = SqliteStore(path, busy_timeout_s=0.05, journal=request.param)
+    yield made
+    made.close()
+
+
 def put(store: SqliteStore, key: str) -> None:
     with store.transaction() as tx:
         tx.put_object(ObjectRow(key, "a" * 64, 1))
@@ -56,9 +65,34 @@ def has(store: SqliteStore, key: str) -> bool:
         return tx.object(key) is not None
 
 
-def test_every_commit_is_synchronised_to_disk(store: SqliteStore) -> None:
-    assert store._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)
+@pytest.mark.parametrize(("journal", "level"), [(Journal.WAL, 2), (Journal.DELETE, 3)])
+def test_every_commit_is_synchronised_to_disk(path: Path, journal: Journal, level: int) -> None:
+    """Beside a rollback journal only EXTRA makes the commit itself, its deletion, durable."""
+    store = SqliteStore(path, journal=journal)
+    assert store._db.execute("PRAGMA journal_mode").fetchone() == (journal.value,)
+    assert store._db.execute("PRAGMA synchronous").fetchone() == (level,)
+    store.close()
+
+
+def test_127_the_journal_mode_can_be_changed_between_starts(path: Path) -> None:
+    kept = []
+    for number, journal in enumerate((Journal.WAL, Journal.DELETE, Journal.DELETE, Journal.WAL)):
+        store = SqliteStore(path, journal=journal)
+        put(store, f"k-{number}")
+        kept += [has(store, f"k-{each}") for each in range(number + 1)]
+        store.close()
+    assert all(kept)
+
+
+def test_127_a_place_that_cannot_carry_the_mode_is_refused_with_the_remedy(path: Path) -> None:
+    SqliteStore(path).close()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN")
+    other.execute("SELECT * FROM nodes").fetchall()
+    with pytest.raises(StoreUnavailable):
+        SqliteStore(path, journal=Journal.DELETE, busy_timeout_s=0.05)
+    other.close()
+    SqliteStore(path, journal=Journal.DELETE).close()
 
 
 def test_a_second_coordinator_is_told_what_to_do(store: SqliteStore, path: Path) -> None:
@@ -112,7 +146,8 @@ def test_a_deleted_lock_file_is_noticed(store: SqliteStore, path: Path) -> None:
         put(store, "k")
 
 
-def test_a_full_disk_is_a_refusal_that_undoes_the_change(store: SqliteStore) -> None:
+def test_a_full_disk_is_a_refusal_that_undoes_the_change(either: SqliteStore) -> None:
+    store = either
     put(store, "before")
     (pages,) = store._db.execute("PRAGMA page_count").fetchone()
     store._db.execute(f"PRAGMA max_page_count={pages}")
@@ -205,7 +240,8 @@ def _files_limited_to(size_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_foreign_writer_delays_but_never_diverges(store: SqliteStore, path: Path) -> None:
+def test_107_a_foreign_writer_delays_but_never_diverges(either: SqliteStore, path: Path) -> None:
+    store = either
     put(store, "before")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -215,6 +251,38 @@ def test_a_foreign_writer_delays_but_never_diverges(store: SqliteStore, path: Pa
     other.close()
     assert not has(store, "k")
     put(store, "k")
+
+
+def test_107_a_reader_that_blocks_the_commit_of_a_group_fails_all_of_it(path: Path) -> None:
+    """Without a write-ahead log the lock is only taken at the end, after everything has run."""
+    store = SqliteStore(path, busy_timeout_s=0.05, journal=Journal.DELETE)
+    put(store, "before")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN")
+    other.execute("SELECT * FROM objects").fetchall()
+
+    def put_two() -> None:
+        with store.group():
+            put(store, "one")
+            put(store, "two")
+
+    with pytest.raises(StoreUnavailable, match="locked"):
+        put_two()
+    assert [has(store, key) for key in ("before", "one", "two")] == [True, False, False]
+    other.close()
+    put_two()
+    assert has(store, "two")
+    store.close()
+
+
+def test_125_a_ledger_deleted_without_a_log_beside_it_is_noticed(path: Path) -> None:
+    store = SqliteStore(path, journal=Journal.DELETE)
+    put(store, "k")
+    path.unlink()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            put(store, "lost")
+    store.close()
 
 
 def test_a_backup_may_run_beside_the_coordinator(store: SqliteStore, path: Path) -> None:
@@ -281,7 +349,8 @@ CHILD = """
     import sys
     from pathlib import Path
     from flashruntime.clock import SystemClock
-    from flashruntime.leases.manager import LeaseManager
+    from flashruntime.leases.journal import Journal
+from flashruntime.leases.manager import LeaseManager
     from flashruntime.leases.record import Submission
     from flashruntime.leases.sqlite import SqliteStore
     from flashruntime.protocol.jobs import JobSpec

@@ -7,6 +7,7 @@ import pytest
 
 from flashruntime.config import CoordinatorSettings, WorkerSettings
 from flashruntime.errors import ConfigError
+from flashruntime.leases.journal import Journal
 
 NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -69,3 +70,11 @@ def test_a_wrong_worker_setting_is_named_with_its_value(name: str, value: str) -
 def test_a_wrong_size_limit_is_named_with_its_value(value: str) -> None:
     with pytest.raises(ConfigError, match="FLASHML_MAX_ARTIFACT_BYTES"):
         CoordinatorSettings.from_env({"FLASHML_MAX_ARTIFACT_BYTES": value})
+
+
+def test_the_journal_of_the_ledger_is_wal_or_delete() -> None:
+    assert CoordinatorSettings.from_env({}).ledger_journal is Journal.WAL
+    named = CoordinatorSettings.from_env({"FLASHML_LEDGER_JOURNAL": "delete"})
+    assert named.ledger_journal is Journal.DELETE
+    with pytest.raises(ConfigError, match=r"FLASHML_LEDGER_JOURNAL='off'.*wal.*delete"):
+        CoordinatorSettings.from_env({"FLASHML_LEDGER_JOURNAL": "off"})
