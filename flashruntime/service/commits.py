@@ -21,10 +21,13 @@ MAX_GROUP = 256
 class Commits:
     """Runs calls on one thread, in the order in which they came.
 
-    A call `alone` is in no group; before `store` is set there are only such.
+    A call `alone` is in no group; before `store` is set there are only such. `kept` or `lost` is
+    called after each group, on the same thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Callable[[], None], lost: Callable[[], None]) -> None:
+        self._kept = kept
+        self._lost = lost
         self.store: LeaseStore | None = None
         self._waiting: SimpleQueue[_Call | None] = SimpleQueue()
         self._held: list[_Call | None] = []
@@ -82,7 +85,9 @@ class Commits:
             with self.store.group():
                 for call in group:
                     call.work()
+            self._kept()
         except Exception as error:  # noqa: BLE001 (thread boundary: the askers raise it)
+            self._lost()
             for call in group:
                 call.refuse(error)
 

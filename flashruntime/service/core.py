@@ -39,12 +39,13 @@ class Core:
     def __init__(self, settings: CoordinatorSettings, clock: Clock) -> None:
         self._settings = settings
         self.clock = clock
-        self._commits = Commits()
+        judge = Judge(clock.monotonic_ns)
+        self._commits = Commits(judge.keep, judge.lose)
         self._output_thread = ThreadPoolExecutor(1, "output")
         self._disk_threads = ThreadPoolExecutor(DISK_THREADS, "disk")
         self.blobs = BlobStore(settings.artifact_dir, settings.max_artifact_bytes)
         self.logs = AttemptLogs(settings.ledger_dir / "logs")
-        self.judge = Judge(clock.monotonic_ns).decide
+        self.judge = judge.decide
         self.work = Signal()
         self.closing = asyncio.Event()
 

@@ -19,6 +19,7 @@ class Counted(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.groups = 0
+        self.ends: list[str] = []
         self.refusing = False
 
     @contextmanager
@@ -43,7 +44,8 @@ def drive(steps: Callable[[Commits, Counted, threading.Event], Awaitable[None]])
     """Run `steps` with a ledger thread that waits for the gate before its first call."""
 
     async def all_steps() -> None:
-        commits, store, gate = Commits(), Counted(), threading.Event()
+        store, gate = Counted(), threading.Event()
+        commits = Commits(lambda: store.ends.append("kept"), lambda: store.ends.append("lost"))
         commits.store = store
         commits.start()
         first = asyncio.create_task(commits.run(gate.wait, alone=True))
@@ -68,7 +70,7 @@ def test_calls_that_wait_share_one_commit_in_their_order() -> None:
         gate.set()
         assert await asyncio.gather(*calls) == [f"k{n}" for n in range(5)]
         assert order == list(range(5))
-        assert store.groups == 1
+        assert (store.groups, store.ends) == (1, ["kept"])
 
     drive(steps)
 
@@ -108,9 +110,10 @@ def test_a_group_that_is_not_kept_fails_for_all_whatever_they_came_to() -> None:
         answers = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(answer) for answer in answers] == [StoreUnavailable] * 2
         assert answers[0] is not answers[1]
-        assert store.keys() == []
+        assert (store.keys(), store.ends) == ([], ["lost"])
         store.refusing = False
         assert await commits.run(lambda: store.put("c")) == "c"
+        assert store.ends == ["lost", "kept"]
 
     drive(steps)
 
