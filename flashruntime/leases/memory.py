@@ -4,9 +4,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import TypeVar
 
+from flashruntime.leases.memory_spool import MemorySpool
 from flashruntime.leases.record import (
     ClaimQuery,
     EventRow,
@@ -15,7 +15,6 @@ from flashruntime.leases.record import (
     LeaseState,
     NodeRow,
     ObjectRow,
-    Spooled,
     TaskRow,
 )
 from flashruntime.leases.store import Transaction
@@ -40,10 +39,11 @@ class _Sorted:
             del self.items[at]
 
 
-class MemoryStore:
+class MemoryStore(MemorySpool):
     """Holds everything in dictionaries and ordered indexes; a failed transaction is undone."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._jobs: dict[str, JobRow] = {}
         self._specs: dict[str, str] = {}
         self._job_order: list[str] = []
@@ -56,8 +56,6 @@ class MemoryStore:
         self._live: dict[str, dict[str, None]] = {}
         self._objects: dict[str, ObjectRow] = {}
         self._job_objects: dict[str, dict[str, None]] = {}
-        self._spool: dict[int, tuple[Spooled, bytes]] = {}
-        self._spool_number = 0
         self._nodes: dict[str, NodeRow] = {}
         self._events: list[EventRow] = []
         self._job_events: dict[str, list[int]] = {}
@@ -306,10 +304,6 @@ class MemoryStore:
         """Return an object."""
         return self._objects.get(key)
 
-    def first_object(self, keys: Sequence[str]) -> str | None:
-        """Return one of these keys under which there is an object."""
-        return next((key for key in keys if key in self._objects), None)
-
     def key_below(self, key: str) -> str | None:
         """Return some key that begins with `key` and a slash."""
         keys = self._object_keys.items
@@ -329,27 +323,6 @@ class MemoryStore:
     def accepted_objects(self, job_id: str) -> list[ObjectRow]:
         """Return the accepted objects of a job by key."""
         return [self._objects[key] for key in sorted(self._job_objects.get(job_id, {}))]
-
-    def spool(self, sha256: str, data: bytes) -> None:
-        """Keep bytes until `unspool`."""
-        self._spool_number += 1
-        named = Spooled(self._spool_number, sha256)
-        self._set(self._spool, self._spool_number, (named, data))
-
-    def spooled(self, after: int, limit: int) -> list[Spooled]:
-        """Return what is kept, numbered above `after`, in that order."""
-        return [self._spool[n][0] for n in sorted(self._spool) if n > after][:limit]
-
-    def spooled_bytes(self, number: int) -> bytes | None:
-        """Return bytes that are kept."""
-        found = self._spool.get(number)
-        return None if found is None else found[1]
-
-    def unspool(self, last: int) -> None:
-        """Drop the bytes numbered up to `last`."""
-        for number in [number for number in self._spool if number <= last]:
-            old = self._spool.pop(number)
-            self._later_undo(partial(self._spool.__setitem__, number, old))
 
     def node(self, node_id: str) -> NodeRow | None:
         """Return a node."""

@@ -206,14 +206,6 @@ class ObjectRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Spooled:
-    """Bytes that the ledger keeps until their file is on disk, numbered as they came."""
-
-    number: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
 class NodeRow:
     """A registered worker and its newest session."""
 

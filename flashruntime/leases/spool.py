@@ -5,7 +5,7 @@ written anew.
 """
 
 from flashruntime.leases.ledger import Ledger
-from flashruntime.leases.record import Spooled
+from flashruntime.leases.store_spool import Spooled
 
 
 class Spool(Ledger):

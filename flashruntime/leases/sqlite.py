@@ -13,8 +13,8 @@ from pathlib import Path
 
 from flashruntime.errors import StoreLocked, StoreUnavailable
 from flashruntime.leases.journal import Journal
+from flashruntime.leases.sqlite_kept import KeptTransaction, LedgerConnection
 from flashruntime.leases.sqlite_schema import SCHEMA, SCHEMA_VERSION, UPGRADES
-from flashruntime.leases.sqlite_transaction import SqliteTransaction
 from flashruntime.leases.store import Transaction
 
 LOCK_NAME = "coordinator.lock"
@@ -54,11 +54,15 @@ class SqliteStore:
             except BaseException:
                 os.close(self._lock_fd)
                 raise
-        self._tx = SqliteTransaction(self._db)
+        self._tx = KeptTransaction(self._db)
 
-    def _open(self, busy_timeout_s: float) -> sqlite3.Connection:
+    def _open(self, busy_timeout_s: float) -> LedgerConnection:
         db = sqlite3.connect(
-            self.path, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False
+            self.path,
+            timeout=busy_timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=LedgerConnection,
         )
         try:
             _set_journal(db, self.path, self._journal)

@@ -47,23 +47,6 @@ def job_values(job: JobRow) -> Values:
     )
 
 
-def job_changes(job: JobRow) -> Values:
-    """Return the columns of `jobs` that change, then the job's id."""
-    finished = None if job.finished_at is None else job.finished_at.isoformat()
-    counts = job.counts
-    return (
-        job.state.value,
-        job.reason,
-        finished,
-        counts.pending,
-        counts.leased,
-        counts.completed,
-        counts.failed,
-        counts.cancelled,
-        job.job_id,
-    )
-
-
 def job_row(values: Values) -> JobRow:
     """Return a job from all columns of `jobs`."""
     finished = values[6]
@@ -144,15 +127,9 @@ def lease_values(lease: LeaseRow) -> Values:
         lease.output_prefix,
         lease.step,
         lease.metrics_json,
-        json.dumps(lease.refused) if lease.refused else "[]",
+        json.dumps(lease.refused),
         None if lease.decision is None else dump_model(lease.decision),
     )
-
-
-def lease_changes(lease: LeaseRow) -> Values:
-    """Return the columns of `leases` that change, then the lease's id."""
-    *_, state, _, deadline_ns, _, step, metrics, refused, decision = lease_values(lease)
-    return state, deadline_ns, step, metrics, refused, decision, lease.lease_id
 
 
 def lease_row(values: Values) -> LeaseRow:

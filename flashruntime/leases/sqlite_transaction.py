@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from flashruntime.leases import sqlite_rows as rows
-from flashruntime.leases.kept import Kept
 from flashruntime.leases.record import (
     ClaimQuery,
     EventRow,
@@ -13,13 +12,13 @@ from flashruntime.leases.record import (
     LeaseRow,
     NodeRow,
     ObjectRow,
-    Spooled,
     TaskRow,
 )
 from flashruntime.leases.sqlite_rows import Values
+from flashruntime.leases.sqlite_spool import SqliteSpool
 
-KEPT_ROWS = 16_384
-_UPDATE_JOB = """UPDATE jobs SET state=?, reason=?, finished_at=?,
+_UPDATE_JOB = """UPDATE jobs SET name=?, state=?, reason=?, created_at=?, finished_at=?,
+    lease_ns=?, max_errors=?, output_prefix=?, idempotency_key=?, request_digest=?,
     pending=?, leased=?, completed=?, failed=?, cancelled=? WHERE job_id=?"""
 _UPDATE_TASK = """UPDATE tasks SET state=?, lease_id=?, holder=?, attempts=?, errors=?, losses=?,
     loss_run=?, best_step=?, not_before_ns=?, backoff_ns=?, avoid_node=?, last_failure=?,
@@ -28,13 +27,10 @@ _PUT_LEASE = """INSERT INTO leases VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
     ON CONFLICT (lease_id) DO UPDATE SET state=excluded.state, deadline_ns=excluded.deadline_ns,
     step=excluded.step, metrics=excluded.metrics, refused=excluded.refused,
     decision=excluded.decision"""
-_UPDATE_LEASE = """UPDATE leases SET state=?, deadline_ns=?, step=?, metrics=?, refused=?,
-    decision=? WHERE lease_id=?"""
 _PUT_OBJECT = """INSERT INTO objects VALUES (?,?,?,?,?,?,?)
     ON CONFLICT (key) DO UPDATE SET sha256=excluded.sha256, size_bytes=excluded.size_bytes,
     accepted=excluded.accepted, job_id=excluded.job_id, task_id=excluded.task_id,
     path=excluded.path"""
-_APPEND = "INSERT INTO events VALUES (NULL,?,?,?,?,?,?,?,?)"
 _DUE = """SELECT * FROM tasks WHERE state='PENDING' AND not_before_ns>0 AND not_before_ns<=:now
     AND (NOT :others OR avoid_node IS NOT :node OR not_before_ns<=:now-:patience)"""
 _READY = "SELECT * FROM tasks WHERE state='PENDING' AND not_before_ns=0"
@@ -49,24 +45,11 @@ _REARM_TASKS = """UPDATE tasks SET not_before_ns=?+backoff_ns
     WHERE state='PENDING' AND not_before_ns>0"""
 
 
-class SqliteTransaction:
-    """Runs the operations of the port on an open transaction of one connection.
-
-    Rows read or written last are kept, as nobody else writes to the file: `forget` them whenever
-    a change is undone or made past them.
-    """
+class SqliteTransaction(SqliteSpool):
+    """Runs the operations of the port on an open transaction of one connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
-        self._jobs: Kept[JobRow] = Kept(KEPT_ROWS)
-        self._tasks: Kept[TaskRow] = Kept(KEPT_ROWS)
-        self._leases: Kept[LeaseRow] = Kept(KEPT_ROWS)
-
-    def forget(self) -> None:
-        """Read every row again from the file."""
-        self._jobs.clear()
-        self._tasks.clear()
-        self._leases.clear()
 
     def _one(self, sql: str, *values: object) -> Values | None:
         found: Values | None = self._db.execute(sql, values).fetchone()
@@ -94,11 +77,8 @@ class SqliteTransaction:
 
     def job(self, job_id: str) -> JobRow | None:
         """Return a job."""
-        kept = self._jobs.get(job_id)
-        if kept is not None:
-            return kept
         found = self._one("SELECT * FROM jobs WHERE job_id=?", job_id)
-        return None if found is None else self._jobs.keep(job_id, rows.job_row(found))
+        return None if found is None else rows.job_row(found)
 
     def job_by_key(self, idempotency_key: str) -> JobRow | None:
         """Return the job that was submitted under an idempotency key."""
@@ -106,9 +86,9 @@ class SqliteTransaction:
         return None if found is None else rows.job_row(found)
 
     def put_job(self, job: JobRow) -> None:
-        """Replace a job: its state, reason, end and counts."""
-        self._db.execute(_UPDATE_JOB, rows.job_changes(job))
-        self._jobs.keep(job.job_id, job)
+        """Replace a job."""
+        job_id, *values = rows.job_values(job)
+        self._db.execute(_UPDATE_JOB, (*values, job_id))
 
     def spec_json(self, job_id: str) -> str:
         """Return the spec of an existing job."""
@@ -122,17 +102,13 @@ class SqliteTransaction:
 
     def task(self, task_id: str) -> TaskRow | None:
         """Return a task."""
-        kept = self._tasks.get(task_id)
-        if kept is not None:
-            return kept
         found = self._one("SELECT * FROM tasks WHERE task_id=?", task_id)
-        return None if found is None else self._tasks.keep(task_id, rows.task_row(found))
+        return None if found is None else rows.task_row(found)
 
     def put_task(self, task: TaskRow) -> None:
         """Replace a task."""
         task_id, _, _, _, *values = rows.task_values(task)
         self._db.execute(_UPDATE_TASK, (*values, task_id))
-        self._tasks.keep(task_id, task)
 
     def payload_json(self, task_id: str) -> str:
         """Return the payload of an existing task."""
@@ -169,17 +145,13 @@ class SqliteTransaction:
 
     def cancel_open(self, job_seq: int) -> int:
         """Cancel each PENDING or LEASED task of a job and its open lease."""
-        self.forget()
         self._db.execute(_CANCEL_LEASES, (job_seq,))
         return self._db.execute(_CANCEL_TASKS, (job_seq,)).rowcount
 
     def lease(self, lease_id: str) -> LeaseRow | None:
         """Return a lease."""
-        kept = self._leases.get(lease_id)
-        if kept is not None:
-            return kept
         found = self._one("SELECT * FROM leases WHERE lease_id=?", lease_id)
-        return None if found is None else self._leases.keep(lease_id, rows.lease_row(found))
+        return None if found is None else rows.lease_row(found)
 
     def lease_by_claim(self, node_id: str, claim_id: str) -> LeaseRow | None:
         """Return the lease that a node was given for a claim id."""
@@ -189,11 +161,7 @@ class SqliteTransaction:
 
     def put_lease(self, lease: LeaseRow) -> None:
         """Insert or replace a lease."""
-        if lease.lease_id in self._leases:
-            self._db.execute(_UPDATE_LEASE, rows.lease_changes(lease))
-        else:
-            self._db.execute(_PUT_LEASE, rows.lease_values(lease))
-        self._leases.keep(lease.lease_id, lease)
+        self._db.execute(_PUT_LEASE, rows.lease_values(lease))
 
     def expired_leases(self, now_ns: int, limit: int) -> list[LeaseRow]:
         """Return LIVE leases whose deadline has passed, earliest first."""
@@ -208,7 +176,6 @@ class SqliteTransaction:
 
     def rearm(self, now_ns: int) -> int:
         """Give LIVE leases and waiting tasks their full time from `now_ns`."""
-        self.forget()
         self._db.execute(_REARM_TASKS, (now_ns,))
         return self._db.execute(_REARM_LEASES, (now_ns,)).rowcount
 
@@ -225,10 +192,10 @@ class SqliteTransaction:
 
     def append(self, events: Sequence[EventRow]) -> None:
         """Append events; ids rise and never repeat."""
-        if len(events) == 1:
-            self._db.execute(_APPEND, rows.event_values(events[0]))
-        else:
-            self._db.executemany(_APPEND, map(rows.event_values, events))
+        self._db.executemany(
+            "INSERT INTO events VALUES (NULL,?,?,?,?,?,?,?,?)",
+            map(rows.event_values, events),
+        )
 
     def events_after(self, job_id: str | None, event_id: int, limit: int) -> list[EventRow]:
         """Return events with a greater id, in order."""
@@ -241,12 +208,6 @@ class SqliteTransaction:
         """Return an object."""
         found = self._one("SELECT * FROM objects WHERE key=?", key)
         return None if found is None else rows.object_row(found)
-
-    def first_object(self, keys: Sequence[str]) -> str | None:
-        """Return one of these keys under which there is an object."""
-        marks = ",".join("?" * len(keys))
-        found = self._one(f"SELECT key FROM objects WHERE key IN ({marks}) LIMIT 1", *keys)  # noqa: S608 (only question marks)
-        return None if found is None else str(found[0])
 
     def key_below(self, key: str) -> str | None:
         """Return some key that begins with `key` and a slash."""
@@ -262,24 +223,6 @@ class SqliteTransaction:
         """Return the accepted objects of a job by key."""
         sql = "SELECT * FROM objects WHERE accepted=1 AND job_id=? ORDER BY key"
         return [rows.object_row(found) for found in self._db.execute(sql, (job_id,))]
-
-    def spool(self, sha256: str, data: bytes) -> None:
-        """Keep bytes until `unspool`."""
-        self._db.execute("INSERT INTO spool VALUES (NULL,?,?)", (sha256, data))
-
-    def spooled(self, after: int, limit: int) -> list[Spooled]:
-        """Return what is kept, numbered above `after`, in that order."""
-        sql = "SELECT number, sha256 FROM spool WHERE number>? ORDER BY number LIMIT ?"
-        return [Spooled(*found) for found in self._db.execute(sql, (after, limit))]
-
-    def spooled_bytes(self, number: int) -> bytes | None:
-        """Return bytes that are kept."""
-        found = self._one("SELECT data FROM spool WHERE number=?", number)
-        return None if found is None else bytes(found[0])
-
-    def unspool(self, last: int) -> None:
-        """Drop the bytes numbered up to `last`."""
-        self._db.execute("DELETE FROM spool WHERE number<=?", (last,))
 
     def node(self, node_id: str) -> NodeRow | None:
         """Return a node."""

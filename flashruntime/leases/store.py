@@ -11,12 +11,12 @@ from flashruntime.leases.record import (
     LeaseRow,
     NodeRow,
     ObjectRow,
-    Spooled,
     TaskRow,
 )
+from flashruntime.leases.store_spool import SpoolTransaction
 
 
-class Transaction(Protocol):
+class Transaction(SpoolTransaction, Protocol):
     """Operations of one transaction; each lookup costs at most the logarithm of what is stored."""
 
     def add_job(self, job: JobRow, spec_json: str) -> JobRow:
@@ -111,10 +111,6 @@ class Transaction(Protocol):
         """Return an object."""
         ...
 
-    def first_object(self, keys: Sequence[str]) -> str | None:
-        """Return one of these keys under which there is an object."""
-        ...
-
     def key_below(self, key: str) -> str | None:
         """Return some key that begins with `key` and a slash."""
         ...
@@ -125,22 +121,6 @@ class Transaction(Protocol):
 
     def accepted_objects(self, job_id: str) -> list[ObjectRow]:
         """Return the accepted objects of a job by key."""
-        ...
-
-    def spool(self, sha256: str, data: bytes) -> None:
-        """Keep bytes until `unspool`."""
-        ...
-
-    def spooled(self, after: int, limit: int) -> list[Spooled]:
-        """Return what is kept, numbered above `after`, in that order."""
-        ...
-
-    def spooled_bytes(self, number: int) -> bytes | None:
-        """Return bytes that are kept."""
-        ...
-
-    def unspool(self, last: int) -> None:
-        """Drop the bytes numbered up to `last`."""
         ...
 
     def node(self, node_id: str) -> NodeRow | None:

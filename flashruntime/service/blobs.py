@@ -8,8 +8,6 @@ import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
@@ -92,39 +90,13 @@ class BlobStore:
         except FileExistsError:
             pass
         else:
-            _fsync(self.root / "sha256", _DIRECTORY)
+            _fsync_directory(self.root / "sha256")
         descriptor = os.open(shard, _DIRECTORY)
         try:
             os.rename(self.root / "tmp" / part, sha256, dst_dir_fd=descriptor)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-    def place(self, sha256: str, data: bytes) -> None:
-        """Put a small blob in place at once; it is on disk only after `sync`."""
-        part = self.root / "tmp" / uuid4().hex
-        try:
-            with part.open("xb", buffering=0) as file:
-                file.write(data)
-            shard = self._shard(sha256)
-            shard.mkdir(mode=0o700, exist_ok=True)
-            part.rename(shard / sha256)
-        except OSError as error:
-            part.unlink(missing_ok=True)
-            raise _refused(self.root, error) from error
-
-    def sync(self, digests: Iterable[str]) -> None:
-        """Return once blobs that were placed are on disk; those that are gone are left out."""
-        shards = {self._shard(sha256) for sha256 in digests}
-        try:
-            for sha256 in digests:
-                with suppress(FileNotFoundError):
-                    _fsync(self._shard(sha256) / sha256, os.O_RDONLY | os.O_NOFOLLOW)
-            for shard in (*shards, self.root / "sha256"):
-                with suppress(FileNotFoundError):
-                    _fsync(shard, _DIRECTORY)
-        except OSError as error:
-            raise _refused(self.root, error) from error
 
     def _shard(self, sha256: str) -> Path:
         if not _DIGEST.fullmatch(sha256):
@@ -170,7 +142,11 @@ class Upload:
         """Append, make all durable, return the digest; raise BadHeader if it is not `expected`."""
         self.write(data)
         found = self._digest.hexdigest()
-        check_digest(found, expected, self.size_bytes)
+        if expected is not None and found != expected:
+            raise BadHeader(
+                f"the {self.size_bytes} bytes received hash to {found}, X-Sha256 says {expected}; "
+                "send them again"
+            )
         assert self._file is not None  # noqa: S101 (opened by the write above)
         try:
             os.fsync(self._file.fileno())
@@ -186,15 +162,6 @@ def check_size(size_bytes: int, max_bytes: int) -> None:
         raise TooLarge(
             f"the artifact has more than {max_bytes} bytes; split it, or raise "
             "FLASHML_MAX_ARTIFACT_BYTES on the coordinator"
-        )
-
-
-def check_digest(found: str, expected: str | None, size_bytes: int) -> None:
-    """Raise BadHeader unless bytes hash to what X-Sha256 says of them."""
-    if expected is not None and found != expected:
-        raise BadHeader(
-            f"the {size_bytes} bytes received hash to {found}, X-Sha256 says {expected}; "
-            "send them again"
         )
 
 
@@ -234,8 +201,8 @@ def _refused(root: Path, error: OSError) -> StoreUnavailable:
     return StoreUnavailable(f"{root} takes no more bytes ({error.strerror}); free space there")
 
 
-def _fsync(path: Path, flags: int) -> None:
-    descriptor = os.open(path, flags | os.O_CLOEXEC)
+def _fsync_directory(path: Path) -> None:
+    descriptor = os.open(path, _DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:

@@ -48,6 +48,6 @@ class Settler:
         core = self._core
         spooled = await core.ledger(core.manager.spooled, 0, BATCH)
         if spooled:
-            await core.disk(core.blobs.sync, [each.sha256 for each in spooled])
+            await core.disk(core.small.sync, [each.sha256 for each in spooled])
             await core.ledger(core.manager.unspool, spooled[-1].number)
         return len(spooled) == BATCH

@@ -4,10 +4,13 @@ The file is in place at once, and reaches the disk with many others a little lat
 """
 
 import hashlib
+from collections.abc import Iterable
 
 from flashruntime.leases.manager import LeaseManager
 from flashruntime.protocol.tasks import ArtifactRecord
-from flashruntime.service.blobs import BlobStore, check_digest
+from flashruntime.service.blobs import BlobStore
+from flashruntime.service.errors import BadHeader
+from flashruntime.service.small_files import place, sync
 
 SMALL_BYTES = 64 * 1024
 BATCH = 1_000
@@ -18,15 +21,23 @@ class SmallPuts:
 
     def __init__(self, manager: LeaseManager, blobs: BlobStore) -> None:
         self._manager = manager
-        self._blobs = blobs
+        self._root = blobs.root
 
     def put(self, key: str, data: bytes, expected: str | None) -> ArtifactRecord:
         """Store bytes under `key`; errors as of a large object."""
         sha256 = hashlib.sha256(data).hexdigest()
-        check_digest(sha256, expected, len(data))
-        self._blobs.place(sha256, data)
+        if expected not in {None, sha256}:
+            raise BadHeader(
+                f"the {len(data)} bytes received hash to {sha256}, X-Sha256 says {expected}; "
+                "send them again"
+            )
+        place(self._root, sha256, data)
         self._manager.spool(sha256, data)
         return self._manager.put_object(key, sha256, len(data), None)
+
+    def sync(self, digests: Iterable[str]) -> None:
+        """Return once the files of small objects are on disk; any thread may call."""
+        sync(self._root, digests)
 
     def restore(self) -> None:
         """Write again what had not surely reached the disk."""
@@ -35,7 +46,7 @@ class SmallPuts:
             for each in spooled:
                 data = self._manager.spooled_bytes(each.number)
                 if data is not None:
-                    self._blobs.place(each.sha256, data)
-            self._blobs.sync([each.sha256 for each in spooled])
+                    place(self._root, each.sha256, data)
+            sync(self._root, [each.sha256 for each in spooled])
             last = spooled[-1].number
         self._manager.unspool(last)

@@ -336,6 +336,56 @@ def _run_sql(path: Path, sql: str) -> None:
     db.close()
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM {table}",
+        "UPDATE {table} SET state='FAILED'",
+        "  delete from {table} WHERE job_id='job-1'",
+        "WITH x AS (SELECT 1) UPDATE {table} SET state='FAILED' WHERE 1 IN x",
+    ],
+)
+@pytest.mark.parametrize("table", ["jobs", "tasks", "leases"])
+def test_rows_changed_by_any_statement_are_read_again(
+    store: SqliteStore, sql: str, table: str
+) -> None:
+    manager = LeaseManager(store, SystemClock())
+    manager.submit(Submission("job-1", job_spec(), (TaskPayload(type="command"),), 30.0, "k", "d"))
+    lease = manager.claim(ClaimRequest(node_id="w1"))
+    assert lease is not None
+
+    def states() -> dict[str, str | None]:
+        with store.transaction() as tx:
+            found = tx.job("job-1"), tx.task(lease.task_id), tx.lease(lease.lease_id)
+        names = ("jobs", "tasks", "leases")
+        return {name: row and row.state.value for name, row in zip(names, found, strict=True)}
+
+    before = states()
+    with store.transaction():
+        store._db.execute(sql.format(table=table))
+    after = states()
+    left = None if "delete" in sql.lower() else "FAILED"
+    assert after == {**before, table: left}
+
+
+def test_rows_of_an_undone_change_are_read_again(store: SqliteStore) -> None:
+    manager = LeaseManager(store, SystemClock())
+    manager.submit(Submission("job-1", job_spec(), (TaskPayload(type="command"),), 30.0, "k", "d"))
+
+    def lose_a_claim() -> None:
+        with store.group():
+            assert manager.claim(ClaimRequest(node_id="w1")) is not None
+            raise StoreUnavailable("lost")
+
+    with pytest.raises(StoreUnavailable, match="lost"):
+        lose_a_claim()
+    assert manager.job("job-1").tasks["LEASED"] == 0
+    assert manager.tasks("job-1", None, 1).items[0].attempts == 0
+    again = manager.claim(ClaimRequest(node_id="w1"))
+    assert again is not None
+    assert again.attempt_number == 1
+
+
 def test_broken_unicode_and_zero_bytes_are_stored(store: SqliteStore) -> None:
     with store.transaction() as tx:
         tx.put_node(NodeRow("w\x00é", "s", "\x00", SystemClock().utc_now(), "{}"))
@@ -450,6 +500,7 @@ def test_no_hot_call_walks_a_table(store: SqliteStore, call: str) -> None:
     manager.heartbeat(lease.lease_id, HeartbeatRequest())
     manager.claim(ClaimRequest(node_id="w2"))
     seen: list[str] = []
+    store._tx.forget()
     store._db.set_trace_callback(seen.append)
     _call(manager, call, lease.lease_id, lease.commit_key, dead.lease_id)
     store._db.set_trace_callback(None)

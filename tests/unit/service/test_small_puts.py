@@ -91,7 +91,7 @@ def test_a_disk_that_refused_once_is_written_anew(
             raise StoreUnavailable("input/output error")
 
         with monkeypatch.context() as broken:
-            broken.setattr(core.blobs, "sync", refuse)
+            broken.setattr(core.small, "sync", refuse)
             await settler._tick()
         assert len(await core.ledger(core.manager.spooled, 0, 9)) == 1
         await settler._tick()
