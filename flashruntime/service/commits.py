@@ -39,12 +39,16 @@ class Commits:
 
     async def run(self, call: Callable[[], T], *, alone: bool = False) -> T:
         """Run a call; what has begun is waited for, also when the request is cancelled."""
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.put(_Call(call, answer, alone))
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        asked = _Call(call, answer, alone)
+        self._waiting.put(asked)
         try:
-            return await asyncio.shield(answer)
+            return await answer
         except asyncio.CancelledError:
-            await asyncio.wait([answer])
+            if not asked.delivered:
+                asked.end = loop.create_future()
+                await asked.end
             raise
 
     def close(self) -> None:
@@ -95,7 +99,7 @@ class Commits:
 class _Call:
     """A call, then its outcome."""
 
-    __slots__ = ("_error", "_run", "_value", "alone", "answer")
+    __slots__ = ("_error", "_run", "_value", "alone", "answer", "delivered", "end")
 
     def __init__(self, run: Callable[[], Any], answer: asyncio.Future[Any], alone: bool) -> None:
         self._run = run
@@ -103,6 +107,8 @@ class _Call:
         self._error: BaseException | None = None
         self.answer = answer
         self.alone = alone
+        self.delivered = False
+        self.end: asyncio.Future[None] | None = None
 
     def work(self) -> None:
         """Run the call and keep what it returns or raises."""
@@ -117,10 +123,12 @@ class _Call:
         self._error = StoreUnavailable(str(error)) if unavailable else error
 
     def deliver(self) -> None:
-        """Give the outcome to the asker."""
+        """Give the outcome to the asker, or tell one who was cancelled that there is one."""
+        self.delivered = True
         if self.answer.cancelled():
-            return
-        if self._error is None:
+            if self.end is not None and not self.end.done():
+                self.end.set_result(None)
+        elif self._error is None:
             self.answer.set_result(self._value)
         else:
             self.answer.set_exception(self._error)
