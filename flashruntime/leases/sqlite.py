@@ -7,12 +7,14 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from flashruntime.errors import StoreLocked, StoreUnavailable
 from flashruntime.leases.journal import Journal
+from flashruntime.leases.sqlite_files import LedgerFiles
 from flashruntime.leases.sqlite_kept import KeptTransaction, LedgerConnection
 from flashruntime.leases.sqlite_schema import SCHEMA, SCHEMA_VERSION, UPGRADES
 from flashruntime.leases.store import Transaction
@@ -30,6 +32,7 @@ class SqliteStore:
 
     Raises StoreLocked if another one has it, StoreUnavailable if it is damaged, foreign, newer
     or out of reach. `busy_timeout_s` bounds the wait for a foreign process that writes to it.
+    `on_commit` is told the seconds that each commit of changes took.
     """
 
     def __init__(
@@ -45,7 +48,7 @@ class SqliteStore:
         self._grouped = False
         self._saved = False
         self._changes_before = 0
-        self._identities: dict[Path, tuple[int, int]] = {}
+        self.on_commit: Callable[[float], None] | None = None
         with _explained(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._lock_fd = _lock(self.path.parent / LOCK_NAME)
@@ -72,16 +75,13 @@ class SqliteStore:
             db.execute(f"PRAGMA journal_size_limit={MAX_IDLE_LOG_BYTES}")
             _check_integrity(db, self.path)
             _ensure_schema(db, self.path)
-            for name in ("", *self._journal.companions):
-                self._remember(self.path.with_name(self.path.name + name))
-            self._remember(self.path.parent / LOCK_NAME)
+            names = [self.path.name + suffix for suffix in ("", *self._journal.companions)]
+            quiet = self._journal is Journal.WAL
+            self._files = LedgerFiles(self.path.parent, [*names, LOCK_NAME], quiet=quiet)
         except BaseException:
             db.close()
             raise
         return db
-
-    def _remember(self, path: Path) -> None:
-        self._identities[path] = _identity(path)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -128,13 +128,21 @@ class SqliteStore:
                 self._db.execute("BEGIN IMMEDIATE")
                 before = self._db.total_changes
                 yield
-                # A commit wants the file for itself, even with nothing to write.
-                changed = self._db.total_changes != before
-                self._db.execute("COMMIT" if changed else "ROLLBACK")
+                if self._db.total_changes == before:
+                    # A commit wants the file for itself, even with nothing to write.
+                    self._db.execute("ROLLBACK")
+                else:
+                    self._commit()
             except BaseException:
                 self._roll_back()
                 raise
-        self._check_files()
+        self._files.check()
+
+    def _commit(self) -> None:
+        began_s = time.perf_counter()
+        self._db.execute("COMMIT")
+        if self.on_commit is not None:
+            self.on_commit(time.perf_counter() - began_s)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -171,19 +179,6 @@ class SqliteStore:
         except sqlite3.Error as error:
             self._broken = f"a change of {self.path} could be neither kept nor undone: {error}"
 
-    def _check_files(self) -> None:
-        """Refuse to answer from a file that is no longer the one at its path."""
-        for path, identity in self._identities.items():
-            try:
-                same = _identity(path) == identity
-            except OSError:
-                same = False
-            if not same:
-                raise StoreUnavailable(
-                    f"{path} was deleted or replaced while the coordinator used it: what is "
-                    "written now would be lost. Put the ledger back in place and restart"
-                )
-
     def close(self) -> None:
         """Close the file and give up the lock."""
         with contextlib.suppress(sqlite3.Error):
@@ -191,11 +186,6 @@ class SqliteStore:
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    status = os.stat(path)  # noqa: PTH116 (hot path)
-    return status.st_dev, status.st_ino
 
 
 def _lock(path: Path) -> int:

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -114,10 +115,17 @@ def test_a_closed_ledger_can_be_opened_again(store: SqliteStore, path: Path) -> 
 
 @pytest.mark.parametrize("name", ["", "-wal", "-shm"])
 @pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("settled", [False, True])
 def test_a_deleted_or_replaced_file_is_noticed(
-    store: SqliteStore, path: Path, name: str, replaced: bool
+    store: SqliteStore, path: Path, name: str, replaced: bool, settled: bool
 ) -> None:
+    """Also once the directory has not changed for so long that it is asked alone."""
     put(store, "k")
+    if settled:
+        long_ago = time.time() - 60
+        os.utime(path.parent, (long_ago, long_ago))
+        put(store, "k")
+        assert store._files._unchanged is not None
     file = path.with_name(path.name + name)
     if replaced:
         copy = file.with_name("copy")
@@ -128,6 +136,26 @@ def test_a_deleted_or_replaced_file_is_noticed(
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match=re.escape(str(file))):
             put(store, "lost")
+
+
+def test_a_directory_that_changed_just_now_proves_nothing(store: SqliteStore, path: Path) -> None:
+    """A second change within the same tick of the clock may leave the same time stamp."""
+    put(store, "k")
+    before = path.parent.stat()
+    path.unlink()
+    os.utime(path.parent, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(StoreUnavailable, match="deleted"):
+        put(store, "lost")
+
+
+def test_a_directory_replaced_by_another_is_noticed(store: SqliteStore, path: Path) -> None:
+    os.utime(path.parent, (0, 0))
+    put(store, "k")
+    path.parent.rename(path.parent.with_name("away"))
+    shutil.copytree(path.parent.with_name("away"), path.parent)
+    os.utime(path.parent, (0, 0))
+    with pytest.raises(StoreUnavailable, match="replaced"):
+        put(store, "lost")
 
 
 def test_a_file_deleted_within_a_transaction_is_noticed(store: SqliteStore, path: Path) -> None:
