@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks import coordinators
+from benchmarks import coordinators, stats
 from benchmarks.scenario import Arm, Bench, Scenario, Taken, series
 from benchmarks.schema import Better, Section
 from flashruntime.client import CoordinatorClient
@@ -28,7 +28,9 @@ HELD = (80, 10_000)
 SMOKE_HELD = (80,)
 BEATS = 100
 FLOOR = "the same four calls on empty FastAPI handlers"
+FLOOR_CALL = "the same call on an empty FastAPI handler"
 MIB = 1024
+MILLI = 1_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ def run(bench: Bench) -> None:
             taken = bench.take(rounds, arms, warm_up=2)
             for each in filled:
                 _report_cycles(bench, each, clients, taken)
+                if clients == 1:
+                    _report_calls(bench, each, taken)
         _report_memory(bench, filled[-1])
         for held in SMOKE_HELD if bench.smoke else HELD:
             _report_beats(bench, filled[-1], held, rounds)
@@ -79,7 +83,8 @@ def _cycles(filled: Filled, clients: int) -> Mapping[str, float]:
 
 def _rate(clients: coordinators.Clients, count: int) -> Mapping[str, float]:
     told = clients.do("cycle", CYCLES[count], count)
-    return {"cycles": count * CYCLES[count] / told.seconds}
+    calls = {name: MILLI * stats.median(times) for name, times in told.calls.items()}
+    return {"cycles": count * CYCLES[count] / told.seconds, **calls}
 
 
 def _report_cycles(bench: Bench, filled: Filled, clients: int, taken: Taken) -> None:
@@ -92,6 +97,18 @@ def _report_cycles(bench: Bench, filled: Filled, clients: int, taken: Taken) -> 
             "on disk before its answer",
         ],
     )
+
+
+def _report_calls(bench: Bench, filled: Filled, taken: Taken) -> None:
+    for name in ("claim", "heartbeat"):
+        bench.report(
+            taken[f"{filled.tasks}.{name}"],
+            variant=f"{name}, 1 client, {filled.tasks} tasks queued",
+            unit="ms",
+            better=Better.LOWER,
+            comparators={FLOOR_CALL: taken[f"floor.{name}"]},
+            notes=["each sample is the median of a round; the change is on disk before the answer"],
+        )
 
 
 def _report_memory(bench: Bench, filled: Filled) -> None:
