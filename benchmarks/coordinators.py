@@ -1,10 +1,12 @@
 """A coordinator over loopback sockets, what is asked of it, and an empty handler beside it."""
 
+import json
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -77,9 +79,69 @@ def spans(names: Sequence[str], marks: Sequence[float]) -> dict[str, float]:
     return {name: after - before for name, (before, after) in zip(names, pairs, strict=True)}
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What clients did at once: the time from the first call to the last answer, and each call."""
+
+    seconds: float
+    calls: Mapping[str, Sequence[float]]
+
+
+class Clients:
+    """Client processes of a coordinator, each with one connection; close them."""
+
+    def __init__(self, port: int, count: int) -> None:
+        self._processes = [
+            subprocess.Popen(
+                [sys.executable, PAYLOADS / "cycle_client.py", str(port), f"client-{number}"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for number in range(count)
+        ]
+
+    def do(self, what: str, count: int, clients: int | None = None) -> Told:
+        """Let the first `clients` (None: all) do something, `count` times each, at once."""
+        chosen = self._processes[:clients]
+        for process in chosen:
+            assert process.stdin is not None  # noqa: S101 (a pipe, see above)
+            process.stdin.write(json.dumps({"do": what, "count": count}) + "\n")
+            process.stdin.flush()
+        answers = [self._answer(process) for process in chosen]
+        calls: dict[str, list[float]] = {}
+        for _, _, times in answers:
+            for name, values in times.items():
+                calls.setdefault(name, []).extend(values)
+        first, last = min(each[0] for each in answers), max(each[1] for each in answers)
+        return Told(last - first, calls)
+
+    def _answer(
+        self, process: subprocess.Popen[str]
+    ) -> tuple[float, float, dict[str, list[float]]]:
+        assert process.stdout is not None  # noqa: S101 (a pipe, see above)
+        line = process.stdout.readline()
+        expect(bool(line), "a client ended; its last words are above")
+        begun, ended, times = json.loads(line)
+        return begun, ended, times
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self._processes:
+            process.kill()
+            process.communicate()
+
+
 @contextmanager
 def floor(log: Path) -> Iterator[Callable[[], Mapping[str, float]]]:
     """Serve a FastAPI application that does nothing; give one timed call of it, as a claim is."""
+    with empty_application(log) as (_port, call):
+        yield call
+
+
+@contextmanager
+def empty_application(log: Path) -> Iterator[tuple[int, Callable[[], Mapping[str, float]]]]:
+    """Serve a FastAPI application that does nothing; give its port and a timed call of it."""
     port = free_port()
     argv = [sys.executable, "-m", "uvicorn", "empty_app:app", "--host", "127.0.0.1"]
     with log.open("wb") as out:
@@ -97,7 +159,7 @@ def floor(log: Path) -> Iterator[Callable[[], Mapping[str, float]]]:
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
             _until_up(call, process)
-            yield call
+            yield port, call
     finally:
         process.kill()
         process.wait()

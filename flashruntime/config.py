@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from flashruntime.errors import ConfigError
+from flashruntime.leases.journal import Journal
 
 DEFAULT_COORDINATOR_URL = "http://127.0.0.1:8000"
 DEFAULT_DATA_DIR = Path("flashruntime-data")
@@ -65,6 +66,7 @@ class CoordinatorSettings:
     artifact_dir: Path
     max_artifact_bytes: int = DEFAULT_MAX_ARTIFACT_BYTES
     keeping: KeepingSettings = KeepingSettings()
+    ledger_journal: Journal = Journal.WAL
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "CoordinatorSettings":
@@ -76,6 +78,7 @@ class CoordinatorSettings:
                 env, "FLASHML_MAX_ARTIFACT_BYTES", DEFAULT_MAX_ARTIFACT_BYTES
             ),
             keeping=KeepingSettings.from_env(env),
+            ledger_journal=_journal(env),
         )
 
 
@@ -141,6 +144,17 @@ def _days(env: Mapping[str, str], name: str, default: int) -> int:
     if days > MAX_DAYS:
         raise ConfigError(f"{name}={days} must be at most {MAX_DAYS}; 0 means for ever")
     return days
+
+
+def _journal(env: Mapping[str, str]) -> Journal:
+    text = env.get("FLASHML_LEDGER_JOURNAL") or Journal.WAL.value
+    try:
+        return Journal(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"FLASHML_LEDGER_JOURNAL={text!r} must be wal (a local disk) or delete (a directory "
+            "that comes from another machine, or through a virtual file system)"
+        ) from error
 
 
 def _whole(env: Mapping[str, str], name: str, default: int, least: int = 1) -> int:

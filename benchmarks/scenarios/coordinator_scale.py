@@ -15,7 +15,7 @@ from benchmarks.schema import Interval, Section
 from flashruntime.client import CoordinatorClient
 from flashruntime.testing import CoordinatorProcess
 
-SIZES = (100, 1_000, 10_000, 100_000)
+SIZES = (100, 1_000, 5_000, 10_000, 100_000)
 SMOKE_SIZES = (100, 1_000)
 LEASE_S = 60.0
 TIMEOUT_S = 300.0

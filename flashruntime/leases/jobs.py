@@ -31,8 +31,9 @@ class JobBook(Ledger):
         """
         with self._store.transaction() as tx:
             first = _submitted_before(tx, submission)
-            job = first or self._add_job(tx, submission)
-            return self._job_record(tx, job), first is None
+            if first is not None:
+                return self._job_record(tx, first), False
+            return views.job_record(self._add_job(tx, submission), submission.spec), True
 
     def submitted(self, submission: Submission) -> JobRecord | None:
         """Return the job that this submission's key has brought before; Conflict as `submit`."""
@@ -101,12 +102,12 @@ class JobBook(Ledger):
             return self._job_record(tx, wanted_job(tx, job_id))
 
     def jobs(self, after: str | None, limit: int) -> JobPage:
-        """Return a page of jobs, newest first, those older than the job `after`."""
+        """Return a page of jobs without their specs, newest first, those older than `after`."""
         limit = _bounded(limit)
         with self._store.transaction() as tx:
             seq = None if after is None else wanted_job(tx, after).seq
             rows = tx.jobs_before(seq, limit + 1)
-            items = [self._job_record(tx, row) for row in rows[:limit]]
+        items = [views.job_record(row) for row in rows[:limit]]
         return JobPage(items=items, next=items[-1].job_id if len(rows) > limit else None)
 
     def tasks(self, job_id: str, after: int | None, limit: int) -> TaskPage:

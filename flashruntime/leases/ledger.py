@@ -14,7 +14,7 @@ from flashruntime.leases.record import EventDraft, EventRow, JobRow, LeaseRow, T
 from flashruntime.leases.store import LeaseStore, Transaction
 from flashruntime.leases.transitions import Change
 from flashruntime.protocol.events import EventType
-from flashruntime.protocol.jobs import JobRecord, JobState
+from flashruntime.protocol.jobs import JobRecord, JobSpec, JobState
 
 _ENDED = {
     EventType.JOB_SUCCEEDED: JobState.SUCCEEDED,
@@ -33,7 +33,7 @@ class Ledger:
         self._boot_id = boot_id()
 
     def _job_record(self, tx: Transaction, job: JobRow) -> JobRecord:
-        return views.job_record(job, tx.spec_json(job.job_id))
+        return views.job_record(job, JobSpec.model_validate_json(tx.spec_json(job.job_id)))
 
     def _append(self, tx: Transaction, drafts: Sequence[EventDraft]) -> None:
         """Stamp events with this instant and append them."""

@@ -25,6 +25,7 @@ from flashruntime.leases.record import (
     TaskRow,
 )
 from flashruntime.leases.retention import Retention
+from flashruntime.leases.spool import Spool
 from flashruntime.leases.store import LeaseStore, Transaction
 from flashruntime.leases.transitions import NS_PER_S
 from flashruntime.protocol.budget import fingerprint
@@ -49,7 +50,7 @@ SPREAD_PATIENCE_NS = 5 * NS_PER_S
 SWEEP_BATCH = 200
 
 
-class LeaseManager(JobBook, ObjectIndex, BlobCare, Retention):
+class LeaseManager(JobBook, ObjectIndex, BlobCare, Retention, Spool):
     """The coordinator's core; synchronous, used from one thread at a time.
 
     With `judge`, the decision about each attempt whose node was lost is recorded too.

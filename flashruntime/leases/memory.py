@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TypeVar
 
 from flashruntime.leases.memory_keeping import MemoryKeeping
+from flashruntime.leases.memory_spool import MemorySpool
 from flashruntime.leases.record import (
     ClaimQuery,
     EventRow,
@@ -40,7 +41,7 @@ class _Sorted:
             del self.items[at]
 
 
-class MemoryStore(MemoryKeeping):
+class MemoryStore(MemoryKeeping, MemorySpool):
     """Holds everything in dictionaries and ordered indexes; a failed transaction is undone."""
 
     def __init__(self) -> None:
@@ -64,28 +65,51 @@ class MemoryStore(MemoryKeeping):
         self._waiting = _Sorted()
         self._deadlines = _Sorted()
         self._object_keys = _Sorted()
-        self._undo: list[Callable[[], object]] | None = None
+        self._undo: list[Callable[[], object]] = []
+        self._open = False
+        self._grouped = False
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Open a transaction; an exception in the block undoes it."""
-        if self._undo is not None:
+        if self._open:
             raise RuntimeError("transactions of one store do not nest")
-        self._undo = []
+        mark = len(self._undo)
+        self._open = True
         try:
             yield self
         except BaseException:
-            for undo in reversed(self._undo):
-                undo()
+            self._undo_to(mark)
             raise
         finally:
-            self._undo = None
+            self._open = False
+            if not self._grouped:
+                self._undo.clear()
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        """Keep the transactions opened in the block together; an exception undoes all."""
+        if self._open or self._grouped:
+            raise RuntimeError("groups of one store do not nest, nor open in a transaction")
+        self._grouped = True
+        try:
+            yield
+        except BaseException:
+            self._undo_to(0)
+            raise
+        finally:
+            self._grouped = False
+            self._undo.clear()
+
+    def _undo_to(self, mark: int) -> None:
+        while len(self._undo) > mark:
+            self._undo.pop()()
 
     def close(self) -> None:
         """Nothing to release."""
 
     def _later_undo(self, undo: Callable[[], object]) -> None:
-        if self._undo is None:
+        if not self._open:
             raise RuntimeError("changes need an open transaction")
         self._undo.append(undo)
 

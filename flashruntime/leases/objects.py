@@ -90,11 +90,9 @@ def over_quota(job_id: str, stored_bytes: int, max_job_bytes: int) -> QuotaExcee
 
 def _check_path(tx: Transaction, key: str) -> None:
     """Refuse a key that would have to be a file and a directory at once."""
-    segments = key.split("/")
-    for end in range(1, len(segments)):
-        parent = "/".join(segments[:end])
-        if tx.object(parent) is not None:
-            raise Conflict(f"{key!r} lies below {parent!r}, which is an object")
+    parent = tx.first_object([key[:at] for at, mark in enumerate(key) if mark == "/"])
+    if parent is not None:
+        raise Conflict(f"{key!r} lies below {parent!r}, which is an object")
     below = tx.key_below(key)
     if below is not None:
         raise Conflict(f"{key!r} is the prefix of another object, {below!r}")

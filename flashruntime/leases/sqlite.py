@@ -1,4 +1,4 @@
-"""A ledger in one SQLite file: write-ahead log, fsync before each answer, one writer.
+"""A ledger in one SQLite file: journalled, fsync before each answer, one writer.
 
 Changes are acknowledged only while the file that took them is still the one at its path.
 """
@@ -7,18 +7,23 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from flashruntime.errors import StoreLocked, StoreUnavailable
-from flashruntime.leases.sqlite_transaction import SqliteTransaction
+from flashruntime.leases.journal import Journal
+from flashruntime.leases.sqlite_files import LedgerFiles
+from flashruntime.leases.sqlite_kept import KeptTransaction, LedgerConnection
 from flashruntime.leases.sqlite_upgrade import ensure_schema
 from flashruntime.leases.store import Transaction
 
 LOCK_NAME = "coordinator.lock"
 BUSY_TIMEOUT_S = 2.0
 CACHE_KIB = 16 * 1024
+CHECKPOINT_PAGES = 4_000
+MAX_IDLE_LOG_BYTES = 64 * 1024 * 1024
 _OURS_TO_FIX = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
 
 
@@ -27,12 +32,23 @@ class SqliteStore:
 
     Raises StoreLocked if another one has it, StoreUnavailable if it is damaged, foreign, newer
     or out of reach. `busy_timeout_s` bounds the wait for a foreign process that writes to it.
+    `on_commit` is told the seconds that each commit of changes took.
     """
 
-    def __init__(self, path: Path, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
+        journal: Journal = Journal.WAL,
+    ) -> None:
         self.path = path.absolute()
+        self._journal = journal
         self._broken: str | None = None
-        self._identities: dict[Path, tuple[int, int]] = {}
+        self._grouped = False
+        self._saved = False
+        self._changes_before = 0
+        self.on_commit: Callable[[float], None] | None = None
         with _explained(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._lock_fd = _lock(self.path.parent / LOCK_NAME)
@@ -41,72 +57,127 @@ class SqliteStore:
             except BaseException:
                 os.close(self._lock_fd)
                 raise
-        self._tx = SqliteTransaction(self._db)
+        self._tx = KeptTransaction(self._db)
 
-    def _open(self, busy_timeout_s: float) -> sqlite3.Connection:
+    def _open(self, busy_timeout_s: float) -> LedgerConnection:
         db = sqlite3.connect(
-            self.path, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False
+            self.path,
+            timeout=busy_timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=LedgerConnection,
         )
         try:
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=FULL")
+            _set_journal(db, self.path, self._journal)
             db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
+            db.execute("PRAGMA temp_store=MEMORY")
+            db.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+            db.execute(f"PRAGMA journal_size_limit={MAX_IDLE_LOG_BYTES}")
             _check_integrity(db, self.path)
             ensure_schema(db, self.path)
-            for name in ("", "-wal", "-shm"):
-                self._remember(self.path.with_name(self.path.name + name))
-            self._remember(self.path.parent / LOCK_NAME)
+            names = [self.path.name + suffix for suffix in ("", *self._journal.companions)]
+            quiet = self._journal is Journal.WAL
+            self._files = LedgerFiles(self.path.parent, [*names, LOCK_NAME], quiet=quiet)
         except BaseException:
             db.close()
             raise
         return db
 
-    def _remember(self, path: Path) -> None:
-        self._identities[path] = _identity(path)
-
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Open a transaction; an exception in the block undoes it. StoreUnavailable if refused."""
-        self._check_files()
+        if not self._grouped:
+            with self._durably():
+                yield self._tx
+            return
+        self._require_group()
+        if self._saved:
+            raise RuntimeError("transactions of one store do not nest")
+        with self._refusing():
+            self._db.execute("SAVEPOINT call")
+            self._saved = True
+            self._changes_before = self._db.total_changes
+            try:
+                yield self._tx
+                self._db.execute("RELEASE call")
+            except BaseException:
+                self._undo_call()
+                raise
+            finally:
+                self._saved = False
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        """Let the transactions of the block reach the disk together, each undone alone."""
+        with self._durably():
+            self._grouped = True
+            try:
+                yield
+            finally:
+                self._grouped = False
+            self._require_group()
+
+    @contextmanager
+    def _durably(self) -> Iterator[None]:
+        if self._broken is not None:
+            raise StoreUnavailable(f"{self._broken}; restart the coordinator")
         if self._db.in_transaction:
             raise RuntimeError("transactions of one store do not nest")
+        with self._refusing():
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                before = self._db.total_changes
+                yield
+                if self._db.total_changes == before:
+                    # A commit wants the file for itself, even with nothing to write.
+                    self._db.execute("ROLLBACK")
+                else:
+                    self._commit()
+            except BaseException:
+                self._roll_back()
+                raise
+        self._files.check()
+
+    def _commit(self) -> None:
+        began_s = time.perf_counter()
+        self._db.execute("COMMIT")
+        if self.on_commit is not None:
+            self.on_commit(time.perf_counter() - began_s)
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Turn what SQLite or the system refuses into StoreUnavailable."""
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            yield self._tx
-            self._db.execute("COMMIT")
+            yield
         except _OURS_TO_FIX:
-            self._roll_back()
             raise
         except sqlite3.Error as error:
-            self._roll_back()
             raise _unavailable(self.path, error) from error
-        except BaseException:
+
+    def _require_group(self) -> None:
+        if not self._db.in_transaction:
+            raise StoreUnavailable(f"a change of {self.path} failed and took its group along")
+
+    def _undo_call(self) -> None:
+        """Undo one transaction of a group, or the whole group where SQLite has given it up."""
+        if self._db.total_changes != self._changes_before:
+            self._tx.forget()
+        if not self._db.in_transaction:
+            return
+        try:
+            self._db.execute("ROLLBACK TO call")
+            self._db.execute("RELEASE call")
+        except sqlite3.Error:
             self._roll_back()
-            raise
-        self._check_files()
 
     def _roll_back(self) -> None:
+        self._tx.forget()
         if not self._db.in_transaction:
             return
         try:
             self._db.execute("ROLLBACK")
         except sqlite3.Error as error:
             self._broken = f"a change of {self.path} could be neither kept nor undone: {error}"
-
-    def _check_files(self) -> None:
-        """Refuse to go on in a file that is no longer the one at its path."""
-        if self._broken is not None:
-            raise StoreUnavailable(f"{self._broken}; restart the coordinator")
-        for path, identity in self._identities.items():
-            try:
-                same = _identity(path) == identity
-            except OSError:
-                same = False
-            if not same:
-                raise StoreUnavailable(
-                    f"{path} was deleted or replaced while the coordinator used it: what is "
-                    "written now would be lost. Put the ledger back in place and restart"
-                )
 
     def close(self) -> None:
         """Close the file and give up the lock."""
@@ -115,11 +186,6 @@ class SqliteStore:
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    status = os.stat(path)  # noqa: PTH116 (hot path)
-    return status.st_dev, status.st_ino
 
 
 def _lock(path: Path) -> int:
@@ -137,6 +203,16 @@ def _lock(path: Path) -> int:
     os.ftruncate(fd, 0)
     os.pwrite(fd, f"pid {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
     return fd
+
+
+def _set_journal(db: sqlite3.Connection, path: Path, journal: Journal) -> None:
+    (found,) = db.execute(f"PRAGMA journal_mode={journal}").fetchone()
+    if found != journal:
+        raise StoreUnavailable(
+            f"{path} cannot be journalled as {journal} where it lies (it is {found}): move it to "
+            "a local disk (FLASHML_LEDGER_DIR), or set FLASHML_LEDGER_JOURNAL=delete"
+        )
+    db.execute(f"PRAGMA synchronous={journal.synchronous}")
 
 
 def _check_integrity(db: sqlite3.Connection, path: Path) -> None:

@@ -1,6 +1,11 @@
 """Tables and indexes of the SQLite ledger."""
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
+_SPOOL = """CREATE TABLE spool (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    sha256 TEXT NOT NULL,
+    data BLOB NOT NULL
+)"""
 _KEEPING = (
     """CREATE TABLE removals (
     job_seq INTEGER PRIMARY KEY,
@@ -41,9 +46,10 @@ UPGRADES: dict[int, tuple[str, ...]] = {
     FROM jobs JOIN specs USING (job_id),
     json_each(specs.spec, '$.spec.workload.parameters.inputs') AS input""",
     ),
+    3: (_SPOOL,),
 }
 
-SCHEMA = """
+SCHEMA = f"""
 CREATE TABLE schema_version (version INTEGER NOT NULL);
 
 CREATE TABLE jobs (
@@ -143,6 +149,8 @@ CREATE TABLE objects (
     path TEXT
 ) WITHOUT ROWID;
 CREATE INDEX objects_of_job ON objects (job_id, key) WHERE accepted = 1;
+
+{_SPOOL};
 
 CREATE TABLE nodes (
     node_id TEXT PRIMARY KEY,

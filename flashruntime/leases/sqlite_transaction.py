@@ -16,6 +16,7 @@ from flashruntime.leases.record import (
 )
 from flashruntime.leases.sqlite_keeping import SqliteKeeping
 from flashruntime.leases.sqlite_rows import Values
+from flashruntime.leases.sqlite_spool import SqliteSpool
 
 _UPDATE_JOB = """UPDATE jobs SET name=?, state=?, reason=?, created_at=?, finished_at=?,
     lease_ns=?, max_errors=?, output_prefix=?, idempotency_key=?, request_digest=?,
@@ -45,7 +46,7 @@ _REARM_TASKS = """UPDATE tasks SET not_before_ns=?+backoff_ns
     WHERE state='PENDING' AND not_before_ns>0"""
 
 
-class SqliteTransaction(SqliteKeeping):
+class SqliteTransaction(SqliteKeeping, SqliteSpool):
     """Runs the operations of the port on an open transaction of one connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:

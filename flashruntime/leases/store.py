@@ -14,9 +14,10 @@ from flashruntime.leases.record import (
     TaskRow,
 )
 from flashruntime.leases.store_keeping import KeepingTransaction
+from flashruntime.leases.store_spool import SpoolTransaction
 
 
-class Transaction(KeepingTransaction, Protocol):
+class Transaction(KeepingTransaction, SpoolTransaction, Protocol):
     """Operations of one transaction; each lookup costs at most the logarithm of what is stored."""
 
     def add_job(self, job: JobRow, spec_json: str) -> JobRow:
@@ -36,7 +37,7 @@ class Transaction(KeepingTransaction, Protocol):
         ...
 
     def put_job(self, job: JobRow) -> None:
-        """Replace a job."""
+        """Replace a job: its state, reason, end and counts."""
         ...
 
     def spec_json(self, job_id: str) -> str:
@@ -141,6 +142,14 @@ class LeaseStore(Protocol):
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Open a transaction; an exception in the block undoes it. StoreUnavailable if refused."""
+        ...
+
+    def group(self) -> AbstractContextManager[None]:
+        """Let the transactions opened in the block reach stable storage together, at its end.
+
+        Each is still undone alone by an exception of its own. If the group cannot be kept, all
+        of them are undone and the end of the block raises StoreUnavailable: answer nobody before.
+        """
         ...
 
     def close(self) -> None:

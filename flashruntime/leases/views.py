@@ -22,7 +22,7 @@ def payload(payload_json: str) -> TaskPayload:
     return TaskPayload.model_validate_json(payload_json)
 
 
-def job_record(job: JobRow, spec_json: str) -> JobRecord:
+def job_record(job: JobRow, spec: JobSpec | None = None) -> JobRecord:
     """Return a job as its submitter sees it."""
     return JobRecord(
         job_id=job.job_id,
@@ -32,7 +32,7 @@ def job_record(job: JobRow, spec_json: str) -> JobRecord:
         created_at=job.created_at,
         finished_at=job.finished_at,
         tasks=job.counts.by_state(),
-        spec=JobSpec.model_validate_json(spec_json),
+        spec=spec,
     )
 
 

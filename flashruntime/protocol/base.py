@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
 MAX_KEY_BYTES = 1024
 MAX_SEGMENT_BYTES = 255
+_ENCODER = json.JSONEncoder(allow_nan=False, sort_keys=True, separators=(",", ":"))
 
 
 class WireModel(BaseModel):
@@ -54,4 +55,4 @@ ObjectKey = Annotated[str, AfterValidator(check_key)]
 
 def strict_dumps(value: Any) -> str:
     """Compact JSON with sorted keys; NaN and Infinity raise ValueError."""
-    return json.dumps(value, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    return _ENCODER.encode(value)

@@ -187,7 +187,10 @@ class JobSpec(WireModel):
 
 
 class JobRecord(OpenModel):
-    """A job as the coordinator sees it; `tasks` counts its tasks by state."""
+    """A job as the coordinator sees it; `tasks` counts its tasks by state.
+
+    A list of jobs leaves `spec` out, which may hold the parameters of 100,000 tasks.
+    """
 
     job_id: str
     name: str
@@ -196,7 +199,7 @@ class JobRecord(OpenModel):
     created_at: datetime
     finished_at: datetime | None = None
     tasks: dict[str, int] = {}
-    spec: JobSpec
+    spec: JobSpec | None = None
 
 
 class JobPage(OpenModel):

@@ -48,6 +48,18 @@ class Judge:
         self._bounds = bounds or Bounds()
         self._seen: dict[FailureClass, deque[tuple[int, str, str]]] = {}
         self._frozen: dict[FailureClass, tuple[int, int]] = {}
+        self._kept: dict[FailureClass, tuple[int, int]] = {}
+
+    def keep(self) -> None:
+        """Say that the decisions so far are on record."""
+        self._kept = dict(self._frozen)
+
+    def lose(self) -> None:
+        """Forget the freezes that began in decisions which never came on record.
+
+        The failures did happen, and count: that each is told of again changes nothing.
+        """
+        self._frozen = dict(self._kept)
 
     def decide(self, evidence: Evidence, history: History, task: str, node: str) -> Decision:
         """Return the decision about a failure of `task` on `node`, now."""

@@ -20,9 +20,11 @@ from flashruntime.errors import FlashError
 from flashruntime.service import jsonlog
 from flashruntime.service.core import Core
 from flashruntime.service.errors import add_handlers
+from flashruntime.service.hot import HotPaths
 from flashruntime.service.housekeeping import Housekeeping
 from flashruntime.service.routes import artifacts, health, jobs, leases, nodes
 from flashruntime.service.services import Services
+from flashruntime.service.settler import Settler
 from flashruntime.service.sweeper import Sweeper
 
 log = logging.getLogger(__name__)
@@ -72,6 +74,7 @@ def create_app() -> FastAPI:
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(health.router)
     add_handlers(app)
+    app.add_middleware(HotPaths)
     app.add_middleware(OneLineFailure)
     return app
 
@@ -79,15 +82,17 @@ def create_app() -> FastAPI:
 @asynccontextmanager
 async def _running(core: Core) -> AsyncIterator[None]:
     await core.open()
-    sweeping = asyncio.create_task(Sweeper(core).run())
-    keeping = asyncio.create_task(Housekeeping(core).run())
+    tasks = [
+        asyncio.create_task(each.run())
+        for each in (Sweeper(core), Settler(core), Housekeeping(core))
+    ]
     try:
         with _closed_by_signals(core.closing):
             yield
     finally:
         core.closing.set()
         core.stop_scrubbing()
-        await asyncio.gather(sweeping, keeping, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await core.close()
 
 

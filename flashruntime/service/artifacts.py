@@ -15,6 +15,7 @@ from flashruntime.protocol.tasks import ArtifactRecord
 from flashruntime.service.blobs import check_size
 from flashruntime.service.core import Core
 from flashruntime.service.damage import report_damage
+from flashruntime.service.small_puts import SMALL_BYTES
 
 log = logging.getLogger(__name__)
 BLOCK_BYTES = 1024 * 1024
@@ -32,6 +33,9 @@ class Artifacts:
         """Store what arrives under `key`; nothing of it is seen before all of it is durable."""
         core = self._core
         check_size(declared or 0, core.blobs.max_bytes)
+        if declared is not None and declared <= SMALL_BYTES:
+            data = b"".join([chunk async for chunk in chunks])
+            return await core.ledger(core.small.put, key, data, sha256)
         room = await core.ledger(core.manager.admit, key)
         if room is not None:
             room.check(declared or 0)

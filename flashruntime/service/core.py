@@ -1,7 +1,7 @@
 """The parts of a coordinator and the threads that they run on.
 
-All work on the ledger runs on one thread, all work on files in a small pool, so that the event
-loop only ever waits.
+All work on the ledger runs on one thread, in groups that share a commit; all work on files runs
+in a small pool. So the event loop only ever waits.
 """
 
 import asyncio
@@ -22,6 +22,8 @@ from flashruntime.leases.store import LeaseStore
 from flashruntime.recovery.incidents import Judge
 from flashruntime.service.attempt_logs import AttemptLogs
 from flashruntime.service.blobs import BlobStore, check_room, require_writable
+from flashruntime.service.commits import Commits
+from flashruntime.service.small_puts import SmallPuts
 from flashruntime.service.waiting import Signal
 
 P = ParamSpec("P")
@@ -44,6 +46,7 @@ class Core:
     """One coordinator. `open` and `close` frame its life; `closing` ends every wait."""
 
     manager: LeaseManager
+    small: SmallPuts
     _store: LeaseStore
 
     def __init__(self, settings: CoordinatorSettings, clock: Clock) -> None:
@@ -51,7 +54,8 @@ class Core:
         self.care = Care()
         self._before_closing: list[Callable[[], None]] = []
         self.clock = clock
-        self._ledger_thread = ThreadPoolExecutor(1, "ledger")
+        judge = Judge(clock.monotonic_ns)
+        self._commits = Commits(judge.keep, judge.lose)
         self._output_thread = ThreadPoolExecutor(1, "output")
         self._disk_threads = ThreadPoolExecutor(DISK_THREADS, "disk")
         self._scrub_thread = ThreadPoolExecutor(1, "scrub", _yield_to_others)
@@ -60,7 +64,7 @@ class Core:
             settings.artifact_dir, settings.max_artifact_bytes, keeping.max_store_bytes
         )
         self.logs = AttemptLogs(settings.ledger_dir / "logs", keeping.max_log_bytes)
-        self.judge = Judge(clock.monotonic_ns).decide
+        self.judge = judge.decide
         self.work = Signal()
         self.closing = asyncio.Event()
 
@@ -71,20 +75,29 @@ class Core:
 
     async def open(self) -> None:
         """Take ledger and artifacts; every live lease gets its full time again."""
-        await self.ledger(self._open)
+        self._commits.start()
+        try:
+            await self._commits.run(self._open, alone=True)
+        except BaseException:
+            self._commits.close()
+            raise
 
     def _open(self) -> None:
         require_writable(self._settings.ledger_dir, "FLASHML_LEDGER_DIR")
         with ExitStack() as undo:
-            store = SqliteStore(self._settings.ledger_dir / DATABASE)
+            path = self._settings.ledger_dir / DATABASE
+            store = SqliteStore(path, journal=self._settings.ledger_journal)
             undo.callback(store.close)
             self.blobs.open()
             undo.callback(self.blobs.close)
             manager = LeaseManager(store, self.clock, self.judge)
             manager.max_job_bytes = self._settings.keeping.max_job_bytes or None
             manager.start()
+            self.small = SmallPuts(manager, self.blobs)
+            self.small.restore()
             undo.pop_all()
-        self._store, self.manager = store, manager
+        self._store = self._commits.store = store
+        self.manager = manager
         self.care.damaged = len(manager.damages())
 
     async def close(self) -> None:
@@ -93,8 +106,8 @@ class Core:
         for threads in (self._scrub_thread, self._output_thread, self._disk_threads):
             threads.shutdown()
         self.blobs.close()
-        await self.ledger(self._store.close)
-        self._ledger_thread.shutdown()
+        await self._commits.run(self._store.close, alone=True)
+        self._commits.close()
 
     async def check(self) -> None:
         """Raise StoreUnavailable unless ledger and artifacts take changes now."""
@@ -122,12 +135,12 @@ class Core:
         return await _on(self._scrub_thread, call, *args, **kwargs)
 
     async def ledger(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a call of the manager on the ledger's thread."""
-        return await _on(self._ledger_thread, call, *args, **kwargs)
+        """Run a call of the manager on the ledger's thread; its changes are on disk then."""
+        return await self._commits.run(partial(call, *args, **kwargs))
 
     async def alone(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a call on the ledger's thread, which sees only what is on disk already."""
-        return await self.ledger(call, *args, **kwargs)
+        return await self._commits.run(partial(call, *args, **kwargs), alone=True)
 
     async def output(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work on the output of attempts, one call at a time."""

@@ -100,6 +100,11 @@ def _answer(number: int, code: str, detail: str, **extra: int) -> JSONResponse:
 
 def _flash_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, FlashError)  # noqa: S101 (registered for this class alone)
+    return answer_to(error)
+
+
+def answer_to(error: FlashError) -> Response:
+    """Return the answer that tells of an error."""
     status = status_of(error)
     if status.number >= 500 or isinstance(error, ArtifactCorrupt):
         log.error("%s", error, extra={"event": "request_failed"})

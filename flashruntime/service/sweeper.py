@@ -39,7 +39,7 @@ class Sweeper:
 
     async def _tick(self) -> float:
         try:
-            changed = await self._core.ledger(self._sweep)
+            changed, self._due_ns, self._swept_s = await self._core.ledger(self._sweep)
         except StoreUnavailable as error:
             if not self._failing:
                 log.error("%s", error, extra={"event": "store_unavailable"})
@@ -60,8 +60,11 @@ class Sweeper:
         ahead_s = (self._due_ns - self._core.clock.monotonic_ns()) / NS_PER_S
         return min(PERIOD_S, max(0.001, ahead_s))
 
-    def _sweep(self) -> bool:
-        """Lapse what is over; return whether a task may have become claimable."""
+    def _sweep(self) -> tuple[bool, int | None, float]:
+        """Lapse what is over; return whether a task may have become claimable, what is due, when.
+
+        Nothing is noted here: the commit is still to come.
+        """
         passed = self._due_ns is not None and self._due_ns <= self._core.clock.monotonic_ns()
         stalled_s = self._awake_s() - self._swept_s
         if stalled_s > STALL_S:
@@ -69,6 +72,4 @@ class Sweeper:
             stall = {"event": "coordinator_stalled", "stalled_s": stalled_s, "live_leases": live}
             log.warning("no lease lapses for the time of a stall", extra=stall)
         moved = self._core.manager.sweep()
-        self._due_ns = self._core.manager.next_due_ns()
-        self._swept_s = self._awake_s()
-        return passed or moved > 0
+        return passed or moved > 0, self._core.manager.next_due_ns(), self._awake_s()

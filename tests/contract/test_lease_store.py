@@ -213,6 +213,81 @@ def test_transactions_do_not_nest(store: LeaseStore) -> None:
         pass
 
 
+def test_a_group_keeps_what_succeeds_and_undoes_each_failure_alone(store: LeaseStore) -> None:
+    with store.group():
+        with store.transaction() as tx:
+            _, (task,) = add(tx)
+            tx.put_object(ObjectRow("k", "a", 1))
+        for text in ("first", "second"):
+            with pytest.raises(OSError, match=text):
+                _fail(store, task, text)
+        with store.transaction() as tx:
+            seen = tx.object("k"), tx.task(task.task_id)
+            tx.append([event("job-1", '"last"')])
+    with store.transaction() as tx:
+        kept = tx.object("k"), tx.task(task.task_id)
+        assert kept == seen == (ObjectRow("k", "a", 1), task)
+        assert [row.data_json for row in tx.events_after(None, 0, 9)] == ['"last"']
+
+
+def _fail(store: LeaseStore, task: TaskRow, text: str) -> None:
+    with store.transaction() as tx:
+        tx.put_object(ObjectRow("k", text, 1))
+        tx.put_task(replace(task, state=TaskState.LEASED))
+        tx.append([event(None)])
+        raise OSError(text)
+
+
+def test_transactions_of_a_group_see_one_another_in_order(store: LeaseStore) -> None:
+    order = []
+    with store.group():
+        for name in ("a", "b", "c"):
+            with store.transaction() as tx:
+                before = tx.object("k")
+                order.append(before and before.sha256)
+                tx.put_object(ObjectRow("k", name, 1))
+    assert order == [None, "a", "b"]
+
+
+def test_a_group_that_cannot_be_kept_leaves_no_trace(store: LeaseStore) -> None:
+    with store.transaction() as tx:
+        _, (task,) = add(tx)
+        tx.put_lease(lease("l-1", task, claim_id="c"))
+        before = _everything(tx)
+    for _ in range(2):
+        with pytest.raises(OSError, match="group"):
+            _lose_group(store, task)
+        with store.transaction() as tx:
+            assert _everything(tx) == before
+
+
+def _lose_group(store: LeaseStore, task: TaskRow) -> None:
+    with store.group():
+        with store.transaction() as tx:
+            tx.add_job(job("job-2", key="key"), "{}")
+            tx.put_lease(lease("l-2", task, claim_id="d", node_id="w2"))
+        with store.transaction() as tx:
+            tx.put_lease(lease("l-1", task, claim_id="c", state=LeaseState.LAPSED))
+            tx.cancel_open(1)
+        raise OSError("group")
+
+
+def test_groups_and_transactions_do_not_nest(store: LeaseStore) -> None:
+    with store.group(), pytest.raises(RuntimeError, match="nest"), store.group():
+        pass
+    with store.transaction(), pytest.raises(RuntimeError, match="nest"), store.group():
+        pass
+    with (
+        store.group(),
+        store.transaction(),
+        pytest.raises(RuntimeError, match="nest"),
+        store.transaction(),
+    ):
+        pass
+    with store.transaction() as tx:
+        assert tx.nodes() == []
+
+
 def test_tasks_are_claimable_in_the_order_of_jobs_and_indexes(store: LeaseStore) -> None:
     order = []
     with store.transaction() as tx:
@@ -318,6 +393,38 @@ def test_event_ids_rise_and_pages_follow_one_another(store: LeaseStore) -> None:
         assert [row.event_id for row in of_a] == [ids[0], ids[3]]
         assert tx.events_after("a", of_a[0].event_id, 9) == [of_a[1]]
         assert tx.events_after("a", 2**70, 9) == []
+
+
+def test_spooled_bytes_are_kept_in_order_until_they_are_dropped(store: LeaseStore) -> None:
+    with store.transaction() as tx:
+        for name in ("a", "b", "a"):
+            tx.spool(name, name.encode())
+        first, second, third = tx.spooled(0, 9)
+        assert [row.sha256 for row in (first, second, third)] == ["a", "b", "a"]
+        assert tx.spooled(first.number, 1) == [second]
+        assert tx.spooled_bytes(second.number) == b"b"
+        tx.unspool(second.number)
+    with pytest.raises(OSError, match="undone"):
+        _drop_all(store)
+    with store.transaction() as tx:
+        assert tx.spooled(0, 9) == [third]
+        assert tx.spooled_bytes(second.number) is None
+        tx.unspool(third.number)
+        tx.spool("c", b"")
+        assert tx.spooled(0, 9)[0].number > third.number
+
+
+def _drop_all(store: LeaseStore) -> None:
+    with store.transaction() as tx:
+        tx.unspool(2**60)
+        raise OSError("undone")
+
+
+def test_one_of_several_keys_is_found_or_none(store: LeaseStore) -> None:
+    with store.transaction() as tx:
+        tx.put_object(ObjectRow("b", "s", 1))
+        found = [tx.first_object(keys) for keys in ([], ["a"], ["a", "b", "c"])]
+    assert found == [None, None, "b"]
 
 
 def test_keys_below_a_key_are_found_and_neighbours_are_not(store: LeaseStore) -> None:

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 
 from flashruntime.clock import SystemClock
 from flashruntime.errors import StoreLocked, StoreUnavailable
+from flashruntime.leases.journal import Journal
 from flashruntime.leases.manager import LeaseManager
 from flashruntime.leases.record import NodeRow, ObjectRow, Submission
 from flashruntime.leases.sqlite import LOCK_NAME, SqliteStore
@@ -46,6 +48,14 @@ def store(path: Path) -> Iterator[SqliteStore]:
     made.close()
 
 
+@pytest.fixture(params=list(Journal))
+def either(path: Path, request: pytest.FixtureRequest) -> Iterator[SqliteStore]:
+    """A ledger in each journal mode."""
+    made = SqliteStore(path, busy_timeout_s=0.05, journal=request.param)
+    yield made
+    made.close()
+
+
 def put(store: SqliteStore, key: str) -> None:
     with store.transaction() as tx:
         tx.put_object(ObjectRow(key, "a" * 64, 1))
@@ -56,9 +66,34 @@ def has(store: SqliteStore, key: str) -> bool:
         return tx.object(key) is not None
 
 
-def test_every_commit_is_synchronised_to_disk(store: SqliteStore) -> None:
-    assert store._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)
+@pytest.mark.parametrize(("journal", "level"), [(Journal.WAL, 2), (Journal.DELETE, 3)])
+def test_every_commit_is_synchronised_to_disk(path: Path, journal: Journal, level: int) -> None:
+    """Beside a rollback journal only EXTRA makes the commit itself, its deletion, durable."""
+    store = SqliteStore(path, journal=journal)
+    assert store._db.execute("PRAGMA journal_mode").fetchone() == (journal.value,)
+    assert store._db.execute("PRAGMA synchronous").fetchone() == (level,)
+    store.close()
+
+
+def test_127_the_journal_mode_can_be_changed_between_starts(path: Path) -> None:
+    kept = []
+    for number, journal in enumerate((Journal.WAL, Journal.DELETE, Journal.DELETE, Journal.WAL)):
+        store = SqliteStore(path, journal=journal)
+        put(store, f"k-{number}")
+        kept += [has(store, f"k-{each}") for each in range(number + 1)]
+        store.close()
+    assert all(kept)
+
+
+def test_127_a_place_that_cannot_carry_the_mode_is_refused_with_the_remedy(path: Path) -> None:
+    SqliteStore(path).close()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN")
+    other.execute("SELECT * FROM nodes").fetchall()
+    with pytest.raises(StoreUnavailable):
+        SqliteStore(path, journal=Journal.DELETE, busy_timeout_s=0.05)
+    other.close()
+    SqliteStore(path, journal=Journal.DELETE).close()
 
 
 def test_a_second_coordinator_is_told_what_to_do(store: SqliteStore, path: Path) -> None:
@@ -80,10 +115,17 @@ def test_a_closed_ledger_can_be_opened_again(store: SqliteStore, path: Path) -> 
 
 @pytest.mark.parametrize("name", ["", "-wal", "-shm"])
 @pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("settled", [False, True])
 def test_a_deleted_or_replaced_file_is_noticed(
-    store: SqliteStore, path: Path, name: str, replaced: bool
+    store: SqliteStore, path: Path, name: str, replaced: bool, settled: bool
 ) -> None:
+    """Also once the directory has not changed for so long that it is asked alone."""
     put(store, "k")
+    if settled:
+        long_ago = time.time() - 60
+        os.utime(path.parent, (long_ago, long_ago))
+        put(store, "k")
+        assert store._files._unchanged is not None
     file = path.with_name(path.name + name)
     if replaced:
         copy = file.with_name("copy")
@@ -94,6 +136,26 @@ def test_a_deleted_or_replaced_file_is_noticed(
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match=re.escape(str(file))):
             put(store, "lost")
+
+
+def test_a_directory_that_changed_just_now_proves_nothing(store: SqliteStore, path: Path) -> None:
+    """A second change within the same tick of the clock may leave the same time stamp."""
+    put(store, "k")
+    before = path.parent.stat()
+    path.unlink()
+    os.utime(path.parent, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(StoreUnavailable, match="deleted"):
+        put(store, "lost")
+
+
+def test_a_directory_replaced_by_another_is_noticed(store: SqliteStore, path: Path) -> None:
+    os.utime(path.parent, (0, 0))
+    put(store, "k")
+    path.parent.rename(path.parent.with_name("away"))
+    shutil.copytree(path.parent.with_name("away"), path.parent)
+    os.utime(path.parent, (0, 0))
+    with pytest.raises(StoreUnavailable, match="replaced"):
+        put(store, "lost")
 
 
 def test_a_file_deleted_within_a_transaction_is_noticed(store: SqliteStore, path: Path) -> None:
@@ -112,7 +174,8 @@ def test_a_deleted_lock_file_is_noticed(store: SqliteStore, path: Path) -> None:
         put(store, "k")
 
 
-def test_a_full_disk_is_a_refusal_that_undoes_the_change(store: SqliteStore) -> None:
+def test_a_full_disk_is_a_refusal_that_undoes_the_change(either: SqliteStore) -> None:
+    store = either
     put(store, "before")
     (pages,) = store._db.execute("PRAGMA page_count").fetchone()
     store._db.execute(f"PRAGMA max_page_count={pages}")
@@ -142,6 +205,59 @@ def test_a_write_that_the_system_refuses_is_a_refusal_too(store: SqliteStore, pa
     assert not has(store, "refused")
 
 
+def test_a_group_whose_commit_is_refused_is_refused_whole(store: SqliteStore, path: Path) -> None:
+    put(store, "before")
+
+    def put_two() -> None:
+        with store.group():
+            put(store, "one")
+            put(store, "two")
+            assert has(store, "one")
+
+    with _files_limited_to(path.with_name(path.name + "-wal").stat().st_size):
+        with pytest.raises(StoreUnavailable):
+            put_two()
+        assert [has(store, key) for key in ("before", "one", "two")] == [True, False, False]
+    put_two()
+    assert [has(store, key) for key in ("one", "two")] == [True, True]
+
+
+def test_a_change_that_finds_no_room_takes_its_group_along(store: SqliteStore) -> None:
+    """SQLite gives up the whole transaction then; nobody in the group may be told otherwise."""
+    put(store, "before")
+    (pages,) = store._db.execute("PRAGMA page_count").fetchone()
+    store._db.execute(f"PRAGMA max_page_count={pages}")
+
+    def put_many() -> None:
+        with store.transaction() as tx:
+            for number in range(1_000):
+                tx.put_object(ObjectRow(f"k-{number}", "a" * 64, 1))
+
+    def put_group() -> None:
+        with store.group():
+            put(store, "one")
+            with pytest.raises(StoreUnavailable, match="full"):
+                put_many()
+            with pytest.raises(StoreUnavailable, match="group"):
+                put(store, "two")
+
+    with pytest.raises(StoreUnavailable, match="group"):
+        put_group()
+    assert [has(store, key) for key in ("one", "k-0", "two")] == [False] * 3
+    put(store, "after")
+    assert has(store, "after")
+
+
+def test_reading_costs_no_write(store: SqliteStore, path: Path) -> None:
+    put(store, "k")
+    before = path.with_name(path.name + "-wal").stat()
+    with store.group():
+        for _ in range(3):
+            assert has(store, "k")
+    after = path.with_name(path.name + "-wal").stat()
+    assert (after.st_mtime_ns, after.st_size) == (before.st_mtime_ns, before.st_size)
+
+
 @contextmanager
 def _files_limited_to(size_bytes: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -152,7 +268,8 @@ def _files_limited_to(size_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_foreign_writer_delays_but_never_diverges(store: SqliteStore, path: Path) -> None:
+def test_107_a_foreign_writer_delays_but_never_diverges(either: SqliteStore, path: Path) -> None:
+    store = either
     put(store, "before")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -162,6 +279,38 @@ def test_a_foreign_writer_delays_but_never_diverges(store: SqliteStore, path: Pa
     other.close()
     assert not has(store, "k")
     put(store, "k")
+
+
+def test_107_a_reader_that_blocks_the_commit_of_a_group_fails_all_of_it(path: Path) -> None:
+    """Without a write-ahead log the lock is only taken at the end, after everything has run."""
+    store = SqliteStore(path, busy_timeout_s=0.05, journal=Journal.DELETE)
+    put(store, "before")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN")
+    other.execute("SELECT * FROM objects").fetchall()
+
+    def put_two() -> None:
+        with store.group():
+            put(store, "one")
+            put(store, "two")
+
+    with pytest.raises(StoreUnavailable, match="locked"):
+        put_two()
+    assert [has(store, key) for key in ("before", "one", "two")] == [True, False, False]
+    other.close()
+    put_two()
+    assert has(store, "two")
+    store.close()
+
+
+def test_125_a_ledger_deleted_without_a_log_beside_it_is_noticed(path: Path) -> None:
+    store = SqliteStore(path, journal=Journal.DELETE)
+    put(store, "k")
+    path.unlink()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            put(store, "lost")
+    store.close()
 
 
 def test_a_backup_may_run_beside_the_coordinator(store: SqliteStore, path: Path) -> None:
@@ -215,6 +364,56 @@ def _run_sql(path: Path, sql: str) -> None:
     db.close()
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM {table}",
+        "UPDATE {table} SET state='FAILED'",
+        "  delete from {table} WHERE job_id='job-1'",
+        "WITH x AS (SELECT 1) UPDATE {table} SET state='FAILED' WHERE 1 IN x",
+    ],
+)
+@pytest.mark.parametrize("table", ["jobs", "tasks", "leases"])
+def test_rows_changed_by_any_statement_are_read_again(
+    store: SqliteStore, sql: str, table: str
+) -> None:
+    manager = LeaseManager(store, SystemClock())
+    manager.submit(Submission("job-1", job_spec(), (TaskPayload(type="command"),), 30.0, "k", "d"))
+    lease = manager.claim(ClaimRequest(node_id="w1"))
+    assert lease is not None
+
+    def states() -> dict[str, str | None]:
+        with store.transaction() as tx:
+            found = tx.job("job-1"), tx.task(lease.task_id), tx.lease(lease.lease_id)
+        names = ("jobs", "tasks", "leases")
+        return {name: row and row.state.value for name, row in zip(names, found, strict=True)}
+
+    before = states()
+    with store.transaction():
+        store._db.execute(sql.format(table=table))
+    after = states()
+    left = None if "delete" in sql.lower() else "FAILED"
+    assert after == {**before, table: left}
+
+
+def test_rows_of_an_undone_change_are_read_again(store: SqliteStore) -> None:
+    manager = LeaseManager(store, SystemClock())
+    manager.submit(Submission("job-1", job_spec(), (TaskPayload(type="command"),), 30.0, "k", "d"))
+
+    def lose_a_claim() -> None:
+        with store.group():
+            assert manager.claim(ClaimRequest(node_id="w1")) is not None
+            raise StoreUnavailable("lost")
+
+    with pytest.raises(StoreUnavailable, match="lost"):
+        lose_a_claim()
+    assert manager.job("job-1").tasks["LEASED"] == 0
+    assert manager.tasks("job-1", None, 1).items[0].attempts == 0
+    again = manager.claim(ClaimRequest(node_id="w1"))
+    assert again is not None
+    assert again.attempt_number == 1
+
+
 def test_broken_unicode_and_zero_bytes_are_stored(store: SqliteStore) -> None:
     with store.transaction() as tx:
         tx.put_node(NodeRow("w\x00é", "s", "\x00", SystemClock().utc_now(), "{}"))
@@ -228,7 +427,8 @@ CHILD = """
     import sys
     from pathlib import Path
     from flashruntime.clock import SystemClock
-    from flashruntime.leases.manager import LeaseManager
+    from flashruntime.leases.journal import Journal
+from flashruntime.leases.manager import LeaseManager
     from flashruntime.leases.record import Submission
     from flashruntime.leases.sqlite import SqliteStore
     from flashruntime.protocol.jobs import JobSpec
@@ -328,6 +528,7 @@ def test_no_hot_call_walks_a_table(store: SqliteStore, call: str) -> None:
     manager.heartbeat(lease.lease_id, HeartbeatRequest())
     manager.claim(ClaimRequest(node_id="w2"))
     seen: list[str] = []
+    store._tx.forget()
     store._db.set_trace_callback(seen.append)
     _call(manager, call, lease.lease_id, lease.commit_key, dead.lease_id)
     store._db.set_trace_callback(None)

@@ -76,7 +76,8 @@ class Player:
             if lease is None:
                 continue
             key = f"{lease.output_prefix}/result"
-            data = lease.lease_id.encode() * 2_000
+            small = int(lease.lease_id[-1], 16) % 2 == 0
+            data = lease.lease_id.encode() * (2 if small else 2_000)
             try:
                 record = self.answered(self._client.put_artifact, key, data)
                 output = OutputFile(path="result", key=key, sha256=record.sha256)

@@ -8,6 +8,7 @@ import pytest
 
 from flashruntime.config import CoordinatorSettings, KeepingSettings, WorkerSettings
 from flashruntime.errors import ConfigError
+from flashruntime.leases.journal import Journal
 
 NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -95,3 +96,11 @@ def test_what_is_kept_has_settings_of_which_0_means_no_bound() -> None:
             assert getattr(CoordinatorSettings.from_env({name: "0"}).keeping, field) == 0
     with pytest.raises(ConfigError, match="FLASHML_RETENTION_DAYS=36501 must be at most 36500"):
         CoordinatorSettings.from_env({"FLASHML_RETENTION_DAYS": "36501"})
+
+
+def test_the_journal_of_the_ledger_is_wal_or_delete() -> None:
+    assert CoordinatorSettings.from_env({}).ledger_journal is Journal.WAL
+    named = CoordinatorSettings.from_env({"FLASHML_LEDGER_JOURNAL": "delete"})
+    assert named.ledger_journal is Journal.DELETE
+    with pytest.raises(ConfigError, match=r"FLASHML_LEDGER_JOURNAL='off'.*wal.*delete"):
+        CoordinatorSettings.from_env({"FLASHML_LEDGER_JOURNAL": "off"})

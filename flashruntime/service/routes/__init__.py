@@ -8,6 +8,7 @@ from flashruntime.service.services import Services
 
 MAX_ID = 2**53
 MAX_PAGE = 10_000
+MAX_ID_CHARACTERS = 256
 
 
 async def services_of(request: Request) -> Services:
@@ -17,6 +18,6 @@ async def services_of(request: Request) -> Services:
 
 
 Running = Annotated[Services, Depends(services_of)]
-Id = Annotated[str, Path(max_length=256)]
+Id = Annotated[str, Path(max_length=MAX_ID_CHARACTERS)]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Number = Annotated[int | None, Query(ge=0, le=MAX_ID)]

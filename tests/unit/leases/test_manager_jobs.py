@@ -86,6 +86,8 @@ def test_jobs_are_paged_newest_first(world: Any) -> None:
     for number in range(5):
         world.submit(job_id=f"job-{number}")
     first = world.manager.jobs(None, 2)
+    assert first.items[0].spec is None, "of 100 jobs with 100,000 parameters each"
+    assert world.manager.job(first.items[0].job_id).spec is not None
     second = world.manager.jobs(first.next, 2)
     last = world.manager.jobs(second.next, 2)
     ids = [job.job_id for page in (first, second, last) for job in page.items]

@@ -60,6 +60,25 @@ def test_the_freeze_ends_and_the_next_is_twice_as_long() -> None:
     assert [world.fails(task).action for task in range(3)] == [RETRY, RETRY, FREEZE]
 
 
+def test_a_freeze_whose_record_was_lost_begins_anew_with_the_repeated_report() -> None:
+    world = World()
+    for task in range(2):
+        world.fails(task)
+        world.judge.keep()
+    assert world.fails(2).action is FREEZE
+    world.judge.lose()
+    again = world.fails(2)
+    world.judge.keep()
+    assert again.history is not None
+    assert again.history.incident is not None
+    assert (again.history.incident.began, again.history.incident.tasks) == (True, 3)
+    world.judge.lose()
+    later = world.fails(3).history
+    assert later is not None
+    assert later.incident is not None
+    assert not later.incident.began
+
+
 @pytest.mark.parametrize("evidence", [BUG, MEMORY])
 def test_what_tasks_that_are_alike_do_alike_is_no_incident(evidence: Evidence) -> None:
     world = World()

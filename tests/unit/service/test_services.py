@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from flashruntime.config import CoordinatorSettings
-from flashruntime.errors import InvalidInput
+from flashruntime.errors import InvalidInput, StoreUnavailable
 from flashruntime.protocol.jobs import JobSpec
 from flashruntime.protocol.tasks import ClaimRequest, Lease
 from flashruntime.service.core import Core
@@ -116,6 +117,45 @@ def test_no_lease_lapses_for_the_time_in_which_the_coordinator_stood_still(tmp_p
         second = await claim(services, "n2")
         assert second is not None
         assert second.attempt_number == 2
+
+    play(tmp_path, story, lambda: clock_s)
+
+
+def test_a_stall_counts_until_what_follows_from_it_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep whose commit was refused has not happened."""
+    clock_s = 0.0
+
+    async def story(services: Services, core: Core, clock: ManualClock) -> None:
+        loop, refused = asyncio.get_running_loop(), asyncio.Event()
+        store = core._commits.store
+        assert store is not None
+        group = store.group
+
+        @contextmanager
+        def full() -> Iterator[None]:
+            with group():
+                yield
+                loop.call_soon_threadsafe(refused.set)
+                raise StoreUnavailable("full")
+
+        def stand_still() -> None:
+            nonlocal clock_s
+            clock_s += 31
+            clock.advance(31)
+
+        await services.jobs.submit(SPEC, None)
+        assert await claim(services, "n1") is not None
+        with monkeypatch.context() as disk:
+            disk.setattr(store, "group", full)
+            with pytest.raises(StoreUnavailable):
+                await services.ledger(stand_still)
+            for _ in range(3):
+                refused.clear()
+                await refused.wait()
+        await swept(services)
+        assert await claim(services, "n2") is None
 
     play(tmp_path, story, lambda: clock_s)
 

@@ -1,0 +1,57 @@
+"""Small objects in one step: the ledger's fsync makes row and bytes durable together.
+
+The file is in place at once, and reaches the disk with many others a little later.
+"""
+
+import hashlib
+from collections.abc import Iterable
+
+from flashruntime.leases.manager import LeaseManager
+from flashruntime.protocol.tasks import ArtifactRecord
+from flashruntime.service.blobs import BlobStore
+from flashruntime.service.errors import BadHeader
+from flashruntime.service.small_files import place, sync
+
+SMALL_BYTES = 64 * 1024
+BATCH = 1_000
+
+
+class SmallPuts:
+    """Takes in small objects; used on the ledger's thread."""
+
+    def __init__(self, manager: LeaseManager, blobs: BlobStore) -> None:
+        self._manager = manager
+        self._guard = blobs.guard
+        self._root = blobs.root
+
+    def put(self, key: str, data: bytes, expected: str | None) -> ArtifactRecord:
+        """Store bytes under `key`; errors as of a large object."""
+        sha256 = hashlib.sha256(data).hexdigest()
+        if expected not in {None, sha256}:
+            raise BadHeader(
+                f"the {len(data)} bytes received hash to {sha256}, X-Sha256 says {expected}; "
+                "send them again"
+            )
+        room = self._manager.admit(key)
+        if room is not None:
+            room.check(len(data))
+        self._guard.arrive(len(data), announced=True)
+        self._guard.replace(sha256, lambda: place(self._root, sha256, data))
+        self._manager.spool(sha256, data)
+        return self._manager.put_object(key, sha256, len(data), None)
+
+    def sync(self, digests: Iterable[str]) -> None:
+        """Return once the files of small objects are on disk; any thread may call."""
+        sync(self._root, digests)
+
+    def restore(self) -> None:
+        """Write again what had not surely reached the disk."""
+        last = 0
+        while spooled := self._manager.spooled(last, BATCH):
+            for each in spooled:
+                data = self._manager.spooled_bytes(each.number)
+                if data is not None:
+                    place(self._root, each.sha256, data)
+            sync(self._root, [each.sha256 for each in spooled])
+            last = spooled[-1].number
+        self._manager.unspool(last)
