@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from flashruntime.errors import NotFound
-from flashruntime.leases.ledger import Ledger
-from flashruntime.leases.objects import find_owner
+from flashruntime.leases.objects import ObjectIndex, find_owner
 from flashruntime.leases.record import EventDraft
 from flashruntime.leases.store import Transaction
 from flashruntime.protocol.events import EventType
@@ -74,7 +73,7 @@ def _objects_expected(tx: Transaction, after: str, limit: int) -> list[tuple[str
 HOLDERS: tuple[Holder, ...] = (Holder(_objects_refer, _objects_concerned, _objects_expected),)
 
 
-class BlobCare(Ledger):
+class BlobCare(ObjectIndex):
     """Knows which bytes are needed, and remembers which are damaged."""
 
     def unreferenced(self, digests: Sequence[str], *, drop_inputs: bool = False) -> list[str]:
@@ -100,6 +99,7 @@ class BlobCare(Ledger):
 
         Returns what they concern; nothing if that is known already or nobody needs them.
         """
+        self.damage_possible = True
         with self._store.transaction() as tx:
             concerns = [found for holder in HOLDERS for found in holder.concerns(tx, sha256)]
             if not concerns or tx.damage(sha256) is not None:
@@ -130,6 +130,7 @@ class BlobCare(Ledger):
             gone = [sha256 for sha256 in found if not _referred(tx, sha256)]
             for sha256 in gone:
                 tx.heal(sha256)
+        self.damage_possible = bool(found)
         return sorted(set(found) - set(gone))
 
 

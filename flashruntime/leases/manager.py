@@ -15,7 +15,6 @@ from flashruntime.leases.care import BlobCare
 from flashruntime.leases.jobs import JobBook
 from flashruntime.leases.jsontext import clean, dumps
 from flashruntime.leases.ledger import attempt, new_lease_id, newest_lease, wanted_job
-from flashruntime.leases.objects import ObjectIndex
 from flashruntime.leases.record import (
     ClaimQuery,
     EventDraft,
@@ -50,7 +49,7 @@ SPREAD_PATIENCE_NS = 5 * NS_PER_S
 SWEEP_BATCH = 200
 
 
-class LeaseManager(JobBook, ObjectIndex, BlobCare, Retention, Spool):
+class LeaseManager(JobBook, BlobCare, Retention, Spool):
     """The coordinator's core; synchronous, used from one thread at a time.
 
     With `judge`, the decision about each attempt whose node was lost is recorded too.

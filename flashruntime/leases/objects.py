@@ -159,9 +159,13 @@ class Room:
 
 
 class ObjectIndex(Ledger):
-    """Which bytes each key names; of a job's attempts at most `max_job_bytes` (None: no bound)."""
+    """Which bytes each key names; of a job's attempts at most `max_job_bytes` (None: no bound).
+
+    `damage_possible` is False only while the ledger surely holds no record of damage.
+    """
 
     max_job_bytes: int | None = None
+    damage_possible = True
 
     def check_holder(self, lease_id: str, call: str) -> LeaseRow:
         """Return the lease if it may still act; Superseded (recorded for `call`), NotFound."""
@@ -218,7 +222,7 @@ class ObjectIndex(Ledger):
                 if owner is not None and lease_id not in {None, owner.lease_id}:
                     raise Conflict(f"{key!r} lies below the own prefix of lease {owner_id}")
                 placed = place(tx, row, owner, self.max_job_bytes)
-                if tx.heal(row.sha256):
+                if self.damage_possible and tx.heal(row.sha256):
                     self._append(tx, [_restored(row)])
                 return views.artifact_record(placed)
         raise refusal

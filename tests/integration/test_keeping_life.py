@@ -164,7 +164,7 @@ def test_a_backup_of_a_busy_coordinator_starts_and_goes_on(tmp_path: Path) -> No
 
 def test_123_what_a_kill_leaves_is_removed_and_what_has_a_row_stays(tmp_path: Path) -> None:
     """A part of an upload, and whole bytes whose row was never written."""
-    orphan, kept = os.urandom(1_000), os.urandom(1_000)
+    orphan, kept = os.urandom(100_000), os.urandom(100_000)
     with CoordinatorProcess(tmp_path) as process, process.client() as client:
         client.put_artifact("kept", kept)
         client.put_artifact("orphan", orphan)

@@ -105,7 +105,9 @@ def test_an_upload_of_the_same_bytes_heals_them(world: World) -> None:
     lease = world.claim()
     output = world.upload(lease)
     world.complete(lease, output)
+    assert world.manager.damages() == []
     world.manager.note_damage(A, "rot")
+    world.restart()
     assert world.manager.put_object(output.key, A, 3, None).damaged is None
     assert world.manager.object(output.key).damaged is None
     assert [key for *_, key in events(world, "ARTIFACT_RESTORED")] == [output.key]
