@@ -14,7 +14,6 @@ from flashruntime.leases import objects, transitions, views
 from flashruntime.leases.jobs import JobBook
 from flashruntime.leases.jsontext import clean, dumps
 from flashruntime.leases.ledger import attempt, new_lease_id, newest_lease, wanted_job
-from flashruntime.leases.nodes import NodeRegistry
 from flashruntime.leases.objects import ObjectIndex
 from flashruntime.leases.record import (
     ClaimQuery,
@@ -24,6 +23,7 @@ from flashruntime.leases.record import (
     TaskResult,
     TaskRow,
 )
+from flashruntime.leases.sessions import SessionBook
 from flashruntime.leases.store import LeaseStore, Transaction
 from flashruntime.leases.transitions import NS_PER_S
 from flashruntime.protocol.budget import fingerprint
@@ -48,7 +48,7 @@ SPREAD_PATIENCE_NS = 5 * NS_PER_S
 SWEEP_BATCH = 200
 
 
-class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
+class LeaseManager(JobBook, SessionBook, ObjectIndex):
     """The coordinator's core; synchronous, used from one thread at a time.
 
     With `judge`, the decision about each attempt whose node was lost is recorded too.
@@ -80,6 +80,7 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
         with self._store.transaction() as tx:
             if request.session_id is not None:
                 self._session(tx, request.node_id, request.session_id)
+                self._take_back(tx, request.session_id)
             self._note(request.node_id)
             if request.claim_id is not None:
                 before = tx.lease_by_claim(request.node_id, request.claim_id)
@@ -123,7 +124,7 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
             task_id=task.task_id,
             job_id=job.job_id,
             node_id=request.node_id,
-            session_id=request.session_id,
+            session_id=request.session_id or self._open_session_of(request.node_id),
             claim_id=request.claim_id,
             attempt_number=task.attempts + 1,
             state=LeaseState.LIVE,
@@ -240,23 +241,10 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
             if len(expired) < SWEEP_BATCH:
                 return total
 
-    def lapse_node(self, node_id: str, session_id: str | None) -> int:
-        """Make the tasks of a node's live leases claimable: its session (None: any) has ended."""
-        with self._store.transaction() as tx:
-            live = tx.live_leases(node_id)
-            lost = [lease for lease in live if session_id in {None, lease.session_id}]
-            self._lapse(tx, lost, "session_ended")
-        return len(lost)
-
     def next_due_ns(self) -> int | None:
         """Return the monotonic instant at which a lease may lapse or a wait ends next."""
         with self._store.transaction() as tx:
             return tx.next_due_ns(self._clock.monotonic_ns())
-
-    def _lapse(self, tx: Transaction, leases: Sequence[LeaseRow], reason: str) -> None:
-        for lease in leases:
-            task, lease_now = attempt(tx, lease.lease_id)
-            self._apply(tx, task, transitions.lapse(task, lease_now, reason))
 
 
 _ACCEPTED = "accepted as the result of the task"

@@ -9,7 +9,7 @@ from flashruntime.protocol.base import OpenModel
 
 
 class EventType(StrEnum):
-    """What can happen to a job, its tasks and their leases."""
+    """What can happen to a job, its tasks and their leases, and to nodes."""
 
     JOB_ACCEPTED = "JOB_ACCEPTED"
     TASK_CREATED = "TASK_CREATED"
@@ -34,6 +34,8 @@ class EventType(StrEnum):
     JOB_FAILED = "JOB_FAILED"
     JOB_CANCELLED = "JOB_CANCELLED"
     COORDINATOR_STARTED = "COORDINATOR_STARTED"
+    NODE_SESSION_STARTED = "NODE_SESSION_STARTED"
+    NODE_SESSION_ENDED = "NODE_SESSION_ENDED"
 
 
 class Event(OpenModel):

@@ -1,6 +1,7 @@
 """Nodes: registered workers."""
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -34,13 +35,54 @@ class NodeHeartbeat(OpenModel):
     session_id: str | None = None
 
 
+class NodeSession(OpenModel):
+    """A worker holds a session open; without `session_id`, the newest of its node."""
+
+    session_id: str | None = None
+
+
+class SessionNews(StrEnum):
+    """What a line of a session's stream says."""
+
+    OPEN = "open"
+    ALIVE = "alive"
+    ENDED = "ended"
+
+
+class SessionEnding(StrEnum):
+    """How a session's stream ended, the first three as told in its last line.
+
+    `superseded`: the node has registered again. `replaced`: the same session was opened again.
+    `stopping`: the coordinator leaves. `closed`: the connection was closed.
+    """
+
+    SUPERSEDED = "superseded"
+    REPLACED = "replaced"
+    STOPPING = "stopping"
+    CLOSED = "closed"
+
+
+class SessionLine(OpenModel):
+    """One line of a session's stream; the first says how often the others come."""
+
+    news: SessionNews
+    node_id: str | None = None
+    session_id: str | None = None
+    keepalive_s: float | None = None
+    reason: SessionEnding | None = None
+
+
 class NodeRecord(OpenModel):
-    """A node as the coordinator sees it; `idle_s` is the time since its last sign of life."""
+    """A node as the coordinator sees it; `idle_s` is the time since its last sign of life.
+
+    `connected` tells whether it holds the stream of its session open.
+    """
 
     node_id: str
     session_id: str
     hostname: str | None = None
     status: str
+    connected: bool = False
     registered_at: datetime
     idle_s: float
 

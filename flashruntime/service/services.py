@@ -24,6 +24,7 @@ from flashruntime.protocol.tasks import (
 from flashruntime.service.blobs import check_size
 from flashruntime.service.core import Core
 from flashruntime.service.expand import expand
+from flashruntime.service.sessions import Sessions
 from flashruntime.service.waiting import first_of
 
 BLOCK_BYTES = 1024 * 1024
@@ -43,6 +44,7 @@ class Services:
         self.jobs = Jobs(core)
         self.attempts = Attempts(core)
         self.artifacts = Artifacts(core)
+        self.sessions = Sessions(core)
 
 
 class Jobs:
