@@ -160,6 +160,8 @@ class LeaseManager(JobBook, SessionBook, ObjectIndex):
             task, lease = attempt(tx, lease_id)
             if transitions.holds(task, lease_id):
                 self._note(lease.node_id)
+                if request.step not in {None, lease.step}:
+                    self._steps.moved(lease_id, now_ns)
                 change = transitions.renew(task, lease, now_ns, request.step, metrics_json)
                 self._apply(tx, task, change)
                 return views.lease_status(change.lease or lease, self._clock.utc_now())

@@ -59,6 +59,11 @@ class Session:
         self._interrupt()
         self._thread.join(LEAVE_S)
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread.is_alive()
+
     def follow(self, session_id: str) -> None:
         """Hold the stream of this session open from now on."""
         with self._changed:

@@ -1,12 +1,8 @@
 """Sessions over real sockets: what closes, how soon it is known, and what it costs."""
 
-import signal
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -18,7 +14,6 @@ from flashruntime.protocol.nodes import NodeRegistration, SessionEnding, Session
 from flashruntime.protocol.tasks import ClaimRequest, Lease, TaskState
 from flashruntime.session_stream import SessionLines
 from flashruntime.testing import CoordinatorProcess
-from tests.integration.worker_stack import Stack
 
 pytestmark = pytest.mark.integration
 SOON_S, LATE_S = 0.5, 20.0
