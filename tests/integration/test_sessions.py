@@ -1,19 +1,25 @@
 """Sessions over real sockets: what closes, how soon it is known, and what it costs."""
 
+import signal
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any, cast
 
 import pytest
 
 from flashruntime.client import CoordinatorClient
 from flashruntime.errors import NotFound, Superseded
 from flashruntime.protocol.events import Event, EventType
-from flashruntime.protocol.jobs import JobSpec
+from flashruntime.protocol.jobs import JobSpec, JobState
 from flashruntime.protocol.nodes import NodeRegistration, SessionEnding, SessionNews
 from flashruntime.protocol.tasks import ClaimRequest, Lease, TaskState
 from flashruntime.session_stream import SessionLines
 from flashruntime.testing import CoordinatorProcess
+from tests.integration.worker_stack import Stack
 
 pytestmark = pytest.mark.integration
 SOON_S, LATE_S = 0.5, 20.0
@@ -153,3 +159,168 @@ def test_129_a_new_registration_ends_the_stream_of_the_older_session(
 def test_a_stream_needs_a_registered_node(client: CoordinatorClient) -> None:
     with pytest.raises(NotFound), client.session("nobody", "session-x"):
         pass
+
+
+TRAIN = """
+import os, time
+from pathlib import Path
+marks = Path(os.environ["MARKS"])
+(marks / ("started-" + os.environ["FLASHML_RESTART_COUNT"])).touch()
+while not (marks / "go").exists(): time.sleep(0.02)
+"""
+HOLD_THE_GIL = """
+import ctypes
+ctypes.PyDLL(None).usleep(1_500_000)
+"""
+HANG = """
+import os, time
+from flashruntime.attempt import Attempt
+attempt = Attempt.from_env()
+attempt.report(7)
+if os.environ["FLASHML_RESTART_COUNT"] == "0":
+    def stuck_in_a_collective(): time.sleep(3600)
+    stuck_in_a_collective()
+"""
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    with Stack(tmp_path) as running:
+        (tmp_path / "marks").mkdir()
+        yield running
+
+
+def started(stack: Stack, job_id: str, attempt: int = 0) -> None:
+    stack.until((stack.root / f"marks/started-{attempt}").exists)
+    assert stack.client.tasks(job_id)[0].attempts == attempt + 1
+
+
+def train(stack: Stack) -> str:
+    return stack.submit(TRAIN, env={"MARKS": str(stack.root / "marks")}, lease_seconds=60)
+
+
+class Proxy:
+    """Forwards connections to a port; `cut` ends all that are open, as its restart would."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._open: list[socket.socket] = []
+        Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        ends, self._open = self._open, []
+        for end in ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                ours, _ = self._listener.accept()
+                theirs = socket.create_connection(("127.0.0.1", self._to))
+                self._open += [ours, theirs]
+                for ends in ((ours, theirs), (theirs, ours)):
+                    Thread(target=_forward, args=ends, daemon=True).start()
+
+
+def _forward(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65_536):
+            sink.sendall(data)
+    for end in (source, sink):
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_killed_worker_is_replaced_long_before_its_lease_ends(stack: Stack) -> None:
+    """The session stream tells, with a lease of a minute; no error is spent."""
+    first = stack.start_worker("first")
+    first.await_line("session_open")
+    job_id = train(stack)
+    started(stack, job_id)
+    stack.start_worker("second")
+    began_s = time.monotonic()
+    first.signal(signal.SIGKILL)
+    started(stack, job_id, 1)
+    assert time.monotonic() - began_s < SOON_S * 4
+    (stack.root / "marks/go").touch()
+    assert stack.ended(job_id).state is JobState.SUCCEEDED
+    (task,) = stack.client.tasks(job_id)
+    assert (task.node_id, task.attempts, task.errors, task.losses) == ("second", 2, 0, 1)
+
+
+def test_streams_that_a_proxy_cuts_together_come_back_at_no_cost(stack: Stack) -> None:
+    proxy = Proxy(stack.port)
+    workers = [stack.start_worker(name, FLASHML_COORDINATOR_URL=proxy.url) for name in ("a", "b")]
+    for worker in workers:
+        worker.await_line("session_open")
+    job_id = train(stack)
+    started(stack, job_id)
+    proxy.cut()
+    for worker in workers:
+        worker.await_line("session_open")
+    (stack.root / "marks/go").touch()
+    assert stack.ended(job_id).state is JobState.SUCCEEDED
+    assert events(stack.client, job_id) == []
+    told = [event.type.value for event in stack.client.events(None).items]
+    assert told.count("NODE_SESSION_ENDED") == 2
+    proxy.close()
+
+
+def test_workers_take_their_sessions_up_again_with_a_coordinator_that_was_killed(
+    stack: Stack,
+) -> None:
+    worker = stack.start_worker("only")
+    worker.await_line("session_open")
+    job_id = train(stack)
+    started(stack, job_id)
+    stack.coordinator.signal(signal.SIGKILL)
+    stack.coordinator.exit_code()
+    worker.await_line("session_broken|session_ended")
+    stack.start_coordinator()
+    worker.await_line("session_open")
+    assert stack.client.nodes()[0].connected
+    (stack.root / "marks/go").touch()
+    assert stack.ended(job_id).state is JobState.SUCCEEDED
+    assert events(stack.client, job_id) == []
+
+
+def test_a_worker_that_leaves_ends_its_session_after_it_handed_back(stack: Stack) -> None:
+    worker = stack.start_worker("only", FLASHML_NOTICE_S="3")
+    worker.await_line("session_open")
+    job_id = train(stack)
+    started(stack, job_id)
+    worker.signal(signal.SIGTERM)
+    assert worker.exit_code() == 0
+    assert [event.type for event in events(stack.client, job_id)] == [EventType.TASK_REQUEUED]
+    stack.until(lambda: not stack.client.nodes()[0].connected)
+
+
+def test_l17_heartbeats_go_on_while_the_task_holds_the_gil(stack: Stack) -> None:
+    """Its lease of half a second ends three times meanwhile."""
+    stack.start_worker("only")
+    job_id = stack.submit(HOLD_THE_GIL, lease_seconds=0.5)
+    assert stack.ended(job_id).state is JobState.SUCCEEDED
+    assert events(stack.client, job_id) == []
+
+
+def test_an_attempt_without_progress_is_ended_as_hung_and_shows_its_stacks(stack: Stack) -> None:
+    stack.start_worker("only")
+    job_id = stack.submit(HANG, no_progress_s=0.5, maxTaskAttempts=2)
+    assert stack.ended(job_id).state is JobState.SUCCEEDED
+    (failure,) = [
+        event
+        for event in stack.client.events(job_id).items
+        if event.type is EventType.TASK_ATTEMPT_FAILED
+    ]
+    evidence = cast(dict[str, Any], failure.data["evidence"])
+    assert (evidence["ended_by"], evidence["step"]) == ("hung", 7)
+    assert "stuck_in_a_collective" in stack.client.logs(job_id, attempt=1)
