@@ -156,6 +156,18 @@ def test_129_a_new_registration_ends_the_stream_of_the_older_session(
             assert node(client, "twin")
 
 
+def test_open_streams_do_not_hold_up_a_coordinator_that_stops(tmp_path: Path) -> None:
+    with (
+        CoordinatorProcess(tmp_path) as process,
+        playing(process.url, "a", "b") as players,
+    ):
+        for player in players:
+            player.open()
+        assert process.stop() < 1.0
+        last = [list(player.lines)[-1] for player in players]
+        assert [line.reason for line in last] == [SessionEnding.STOPPING] * 2  # type: ignore[attr-defined]
+
+
 def test_a_stream_needs_a_registered_node(client: CoordinatorClient) -> None:
     with pytest.raises(NotFound), client.session("nobody", "session-x"):
         pass

@@ -232,7 +232,7 @@ def test_what_the_ledger_does_not_take_is_told_again(tmp_path: Path) -> None:
             core.manager.end_sessions = told  # type: ignore[method-assign]
             raise StoreUnavailable("no space left")
 
-        core.manager.end_sessions = full  # type: ignore[method-assign]
+        core.manager.end_sessions = full  # type: ignore[method-assign, assignment]
         player.cut()
         await (await Player(services, "n2").join()).claim()
         assert await (await Player(services, "n3").join()).claim(60) is not None
