@@ -1,7 +1,7 @@
 """Nodes: who registered, in which session, and when they were last heard of."""
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flashruntime.clock import Clock
 from flashruntime.errors import NotFound, Superseded
@@ -41,7 +41,7 @@ class NodeRegistry(Ledger):
         self._links: dict[str, Link] = {}
 
     def register_node(self, registration: NodeRegistration) -> NodeRegistered:
-        """Open a new session of a node; an older session of the same node ends with it."""
+        """Open a new session of a node, or go on with its newest; any older one ends with it."""
         row = NodeRow(
             node_id=registration.node_id,
             session_id=f"session-{secrets.token_hex(8)}",
@@ -50,6 +50,9 @@ class NodeRegistry(Ledger):
             registration_json=dump_model(registration),
         )
         with self._store.transaction() as tx:
+            before = tx.node(row.node_id)
+            if before is not None and before.session_id == registration.session_id:
+                row = replace(row, session_id=before.session_id)
             tx.put_node(row)
         self._note(row.node_id)
         return NodeRegistered(node_id=row.node_id, status="registered", session_id=row.session_id)

@@ -10,7 +10,10 @@ from flashruntime.protocol.base import NodeId, OpenModel
 
 
 class NodeRegistration(BaseModel):
-    """A worker introduces itself; unknown fields are kept."""
+    """A worker introduces itself; unknown fields are kept.
+
+    With `session_id`, it goes on with that session where that is still the newest of its node.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
@@ -19,10 +22,11 @@ class NodeRegistration(BaseModel):
     hostname: str | None = None
     capabilities: Any = None
     environment: Any = None
+    session_id: str | None = None
 
 
 class NodeRegistered(OpenModel):
-    """Answer to a registration; each registration opens a session of its own."""
+    """Answer to a registration; unless it goes on with one, it opens a session of its own."""
 
     node_id: str
     status: str

@@ -51,6 +51,7 @@ class Agent:
         self._keep_attempts = keep_attempts
         self._home = WorkerHome(settings.work_dir, settings.node_id)
         self._session_id: str | None = None
+        self._last_session_id: str | None = None
         self._session = Session(settings.node_id, tools.connect, self._lost)
 
     def run(self) -> None:
@@ -86,12 +87,13 @@ class Agent:
             hostname=socket.gethostname(),
             capabilities={"workloads": ["command"]},
             environment={"flashruntime": __version__},
+            session_id=self._last_session_id,
         )
         answer = self._asked(lambda: self._tools.client.register(registration))
         if isinstance(answer, Exception):
             self._refused("registration_refused", answer)
         elif answer is not None:
-            self._session_id = answer.session_id
+            self._session_id = self._last_session_id = answer.session_id
             self._session.follow(answer.session_id)
             events.info("worker_registered", node_id=answer.node_id, session_id=answer.session_id)
 

@@ -67,6 +67,8 @@ class Session:
     def follow(self, session_id: str) -> None:
         """Hold the stream of this session open from now on."""
         with self._changed:
+            if session_id == self._session_id:
+                return
             self._session_id = session_id
         self._interrupt()
 

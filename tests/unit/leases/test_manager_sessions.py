@@ -119,6 +119,15 @@ def test_a_session_opens_for_the_newest_registration_alone(world: Any) -> None:
     assert world.manager.open_session("w1", None).session_id == new
 
 
+def test_a_worker_that_registers_again_goes_on_with_its_session(world: Any) -> None:
+    """Else it would lose what it runs; a session that is not the newest any more is not taken up."""
+    first = register(world)
+    again = NodeRegistration(node_id="w1", session_id=first)
+    assert world.manager.register_node(again).session_id == first
+    newer = register(world)
+    assert world.manager.register_node(again).session_id not in {first, newer}
+
+
 def test_nodes_tell_whether_they_are_connected(world: Any) -> None:
     first = connected(world)
     again = world.manager.open_session("w1", first.session_id)
