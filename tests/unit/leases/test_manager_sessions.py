@@ -120,7 +120,7 @@ def test_a_session_opens_for_the_newest_registration_alone(world: Any) -> None:
 
 
 def test_a_worker_that_registers_again_goes_on_with_its_session(world: Any) -> None:
-    """Else it would lose what it runs; a session that is not the newest any more is not taken up."""
+    """Else it would lose what it runs. An older session than the newest is not taken up."""
     first = register(world)
     again = NodeRegistration(node_id="w1", session_id=first)
     assert world.manager.register_node(again).session_id == first
