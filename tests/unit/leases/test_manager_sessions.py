@@ -160,12 +160,13 @@ def test_a_coordinator_that_starts_again_has_lost_nobody(world: Any) -> None:
 
 
 def test_131_lost_workers_spend_no_error(world: Any, policies: Any) -> None:
-    """Five kills, then a real error: that one is the first."""
+    """Five kills, a restart of the coordinator, then a real error: that one is the first."""
     world.submit(max_attempts=2)
     for number in range(5):
         link = connected(world, f"w{number}")
         world.claim(f"w{number}", session_id=link.session_id)
         assert end(world, link) == 1
+    world.restart()
     lease = world.claim("last")
     assert (world.task().losses, world.task().errors) == (5, 0)
     world.fail(lease, policies.retry())
