@@ -1,7 +1,7 @@
 """The chaos experiment lease_recovery kills the container of a worker in mid-lease, four times a
 repeat, each in a job of its own with a lease of a minute on an idle fleet, at a checkpoint drawn
 from a seed; workers reach the coordinator through Toxiproxy alone. Detection is
-from the death of the container, as the engine tells it, to the coordinator's event that its task
+from the call that kills the container, to the coordinator's event that its task
 can be claimed again, in CLOCK_MONOTONIC of one host.
 """
 
@@ -28,7 +28,7 @@ def run(bench: Bench) -> None:
         "it 100, in 10 minutes"
     )
     figures = [series("death to claimed again", "s", composed.together(readings, "reclaim_s"))]
-    start = "the death of the container, as the engine tells it"
+    start = "the call that kills the container"
     detected = composed.together(readings, "mttd_s")
     detection.report(bench, detected, start, figures, variant="")
 

@@ -156,7 +156,7 @@ def on_containers(bench: Bench) -> None:
         for seconds in reading.logs.spans("lease_claimed", "attempt_started")
     ]
     claims = [series("death to claimed again", "s", composed.together(readings, "reclaim_s"))]
-    start = "the death of the container, as the engine tells it"
+    start = "the call that kills the container"
     detected = composed.together(readings, "mttd_s")
     detection.report(bench, detected, start, claims, variant=DETECTION)
     bench.report(
@@ -171,7 +171,7 @@ def on_containers(bench: Bench) -> None:
     )  # fmt: skip
     bench.amend(
         interval=Interval(
-            start="the death of the container, as the engine tells it",
+            start="the call that kills the container",
             end="the first step that the next attempt reports, as observed",
             resolution_s=0.1,
         )

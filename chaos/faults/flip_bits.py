@@ -79,7 +79,7 @@ class FlipBits:
         return Receipt(
             _landed(fired, at_ns, claimed_ns),
             evidence,
-            took_effect_ns=integer(fired["died_ns"]),
+            took_effect_ns=integer(fired["killed_ns"]) if died else None,
             lost_lease_id=lease_id if died else None,
         )
 
