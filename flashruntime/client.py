@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import Any, BinaryIO, NoReturn, Self, TypeVar, cast
+from typing import Any, NoReturn, Self, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -26,6 +25,7 @@ from flashruntime.errors import (
     NotFound,
     Superseded,
 )
+from flashruntime.launch.files import replacing
 from flashruntime.protocol.base import check_key
 from flashruntime.protocol.events import EventPage
 from flashruntime.protocol.jobs import JobPage, JobRecord, JobSpec
@@ -35,6 +35,7 @@ from flashruntime.protocol.nodes import (
     NodeRecord,
     NodeRegistered,
     NodeRegistration,
+    NodeSession,
 )
 from flashruntime.protocol.tasks import (
     ArtifactPage,
@@ -51,12 +52,14 @@ from flashruntime.protocol.tasks import (
     TaskPage,
     TaskRecord,
 )
+from flashruntime.session_stream import SessionLines
 
 Model = TypeVar("Model", bound=BaseModel)
 
 PREFIX = "/v1alpha1"
 CHUNK_BYTES = 1024 * 1024
 _IDLE_CONNECTION_S = 4.0
+_JSON = {"Content-Type": "application/json"}
 _ERRORS: dict[int, type[FlashError]] = {404: NotFound, 409: Conflict, 410: Superseded}
 
 
@@ -161,6 +164,14 @@ class CoordinatorClient:
         path = f"/nodes/{_segment(node_id)}/heartbeat"
         return self._post(path, beat or NodeHeartbeat(), NodeRecord)
 
+    @contextmanager
+    def session(self, node_id: str, session_id: str) -> Iterator[SessionLines]:
+        """Hold a session open; a line that is later than the client's timeout is no answer."""
+        path = f"/nodes/{_segment(node_id)}/session"
+        body = _json(NodeSession(session_id=session_id))
+        with self._streamed("POST", path, content=body, headers=_JSON) as answer:
+            yield SessionLines(answer)
+
     def nodes(self) -> list[NodeRecord]:
         """Return all known nodes."""
         return self._get("/nodes", NodePage).items
@@ -216,7 +227,7 @@ class CoordinatorClient:
 
         Raises ArtifactCorrupt unless the bytes hash to the coordinator's digest, and to `sha256`.
         """
-        with _replacing(to) as part, self._open_artifact(key) as answer:
+        with replacing(to) as part, self._streamed("GET", f"/artifacts/{_key(key)}") as answer:
             digest, size_bytes = hashlib.sha256(), 0
             for chunk in answer.iter_bytes(CHUNK_BYTES):
                 digest.update(chunk)
@@ -236,16 +247,15 @@ class CoordinatorClient:
         )
 
     @contextmanager
-    def _open_artifact(self, key: str) -> Iterator[httpx.Response]:
-        path = f"{PREFIX}/artifacts/{_key(key)}"
+    def _streamed(self, method: str, path: str, **options: Any) -> Iterator[httpx.Response]:
         try:
-            with self._http.stream("GET", path) as answer:
+            with self._http.stream(method, PREFIX + path, **options) as answer:
                 if answer.status_code != 200:
                     answer.read()
                     _raise_for(answer)
                 yield answer
         except httpx.HTTPError as error:
-            raise self._unreachable("GET", path, error) from error
+            raise self._unreachable(method, path, error) from error
 
     def _get(self, path: str, model: type[Model], **query: str | int | None) -> Model:
         return _parse(self._send("GET", path, params=_query(**query)), model)
@@ -276,7 +286,7 @@ class CoordinatorClient:
     ) -> httpx.Response:
         if body is not None:
             options["content"] = _json(body)
-            headers = {"Content-Type": "application/json", **(headers or {})}
+            headers = {**_JSON, **(headers or {})}
         try:
             return self._http.request(method, PREFIX + path, headers=headers, **options)
         except httpx.HTTPError as error:
@@ -336,15 +346,3 @@ def _key(key: str) -> str:
 
 def _query(**values: str | int | None) -> dict[str, str | int]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-@contextmanager
-def _replacing(to: Path) -> Iterator[BinaryIO]:
-    with NamedTemporaryFile(dir=to.parent, prefix=f".{to.name[:64]}.", delete=False) as part:
-        try:
-            yield cast(BinaryIO, part)
-            part.flush()
-            Path(part.name).replace(to)
-        except BaseException:
-            Path(part.name).unlink(missing_ok=True)
-            raise

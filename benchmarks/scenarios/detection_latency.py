@@ -1,6 +1,7 @@
 """The chaos experiment lease_recovery kills the container of a worker in mid-lease, four times a
-repeat, each in a job of its own on an idle fleet, at a checkpoint drawn from a seed. Detection is
-from the death of the container, as the engine tells it, to the coordinator's event that its task
+repeat, each in a job of its own with a lease of a minute on an idle fleet, at a checkpoint drawn
+from a seed; workers reach the coordinator through Toxiproxy alone. Detection is
+from the call that kills the container, to the coordinator's event that its task
 can be claimed again, in CLOCK_MONOTONIC of one host.
 """
 
@@ -23,11 +24,11 @@ def run(bench: Bench) -> None:
     for text in composed.notes(readings):
         bench.note(text)
     bench.note(
-        "four kills a repeat, about 12 s each: `--scenario detection_latency --repeats 25` makes "
-        "it 100, in 20 minutes"
+        "four kills a repeat, about 6 s each: `--scenario detection_latency --repeats 25` makes "
+        "it 100, in 10 minutes"
     )
     figures = [series("death to claimed again", "s", composed.together(readings, "reclaim_s"))]
-    start = "the death of the container, as the engine tells it"
+    start = "the call that kills the container"
     detected = composed.together(readings, "mttd_s")
     detection.report(bench, detected, start, figures, variant="")
 
@@ -35,7 +36,10 @@ def run(bench: Bench) -> None:
 SCENARIO = Scenario(
     name="detection_latency",
     section=Section.RESILIENCE,
-    hypothesis="The death of a worker's container is noticed within its lease and 2 s, always.",
+    hypothesis=(
+        "The death of a worker's container is noticed within 0.1 s in half of all cases and 0.25 s "
+        "in 99 of 100, whatever the lease."
+    ),
     method=__doc__,
     unit="s",
     budget_s=480,

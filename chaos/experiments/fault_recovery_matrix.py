@@ -6,13 +6,12 @@ from chaos.workloads.matrix import EVERY, EXIT, IMPORT, KILLED, ROTTEN, TORN
 
 DEADLINE_S = 90.0
 LOST = expects("retry_task", "node_loss", "worker_crash", resumes=True)
-KILL_ROTTEN = "kill-before-flip"
 
 
 def faults(draw: Draw) -> tuple[Action, ...]:
     """An import error, a bare SystemExit, two kills, and a kill with a flipped bit.
 
-    Victims come back at once, so that no task waits for a worker. The bit flips within a lease.
+    Victims come back at once, so that no task waits for a worker.
     """
     return (*_crashes(), *_kills(draw), *_rot(draw))
 
@@ -56,26 +55,9 @@ def _kills(draw: Draw) -> tuple[Action, ...]:
 
 def _rot(draw: Draw) -> tuple[Action, ...]:
     two_saves = Trigger(ROTTEN, checkpoints_at_least=2)
-    choice = draw.integer("flip", "choice", 0, 2**31 - 1)
-    return (
-        Action(
-            KILL_ROTTEN,
-            "kill",
-            f"holder of {ROTTEN}",
-            two_saves,
-            DEADLINE_S,
-            LOST,
-            Comeback.AT_ONCE,
-        ),
-        Action(
-            "flip",
-            "flip_bits",
-            f"checkpoints of {ROTTEN}",
-            Trigger(ROTTEN, after=KILL_ROTTEN),
-            DEADLINE_S,
-            {"choice": choice, **LOST},
-        ),
-    )
+    choice: JsonMap = {"choice": draw.integer("flip", "choice", 0, 2**31 - 1), **LOST}
+    holder = f"holder of {ROTTEN}"
+    return (Action("flip", "flip_bits", holder, two_saves, DEADLINE_S, choice, Comeback.AT_ONCE),)
 
 
 EXPERIMENT = Experiment(

@@ -41,16 +41,22 @@ def _crash(trial: int) -> Action:
 
 
 def _kills(draw: Draw) -> tuple[Action, ...]:
-    found = []
-    for name, role in (("kill", KILLED), ("kill-before-flip", ROTTEN)):
-        saves = draw.integer(name, "checkpoints", 2, 4)
-        trigger = Trigger(role, checkpoints_at_least=saves)
-        holder = f"holder of {role}"
-        found.append(Action(name, "kill", holder, trigger, DEADLINE_S, LOST, Comeback.AT_ONCE))
     choice: JsonMap = {"choice": draw.integer("flip", "choice", 0, 2**31 - 1), **LOST}
-    after = Trigger(ROTTEN, after="kill-before-flip")
-    rot = Action("flip", "flip_bits", f"checkpoints of {ROTTEN}", after, DEADLINE_S, choice)
-    return (*found, rot)
+    return tuple(
+        Action(
+            name,
+            kind,
+            f"holder of {role}",
+            Trigger(role, checkpoints_at_least=draw.integer(name, "checkpoints", 2, 4)),
+            DEADLINE_S,
+            params,
+            Comeback.AT_ONCE,
+        )
+        for name, kind, role, params in (
+            ("kill", "kill", KILLED, LOST),
+            ("flip", "flip_bits", ROTTEN, choice),
+        )
+    )
 
 
 def _network(draw: Draw) -> tuple[Action, ...]:

@@ -40,14 +40,17 @@ class Kill:
         }
 
     def receipt(self, scene: Scene, fired: JsonMap) -> Receipt:
-        """Compare the exit code that the engine reports with the one that the signal gives."""
+        """Compare the exit code that the engine reports with the one that the signal gives.
+
+        It takes effect with the call: on a busy machine the engine tells of a death long after it.
+        """
         expected = EXIT_CODES.get(str(fired["signal"]))
         died = fired["exit_code"] is not None
         landed = Landed.LANDED if died and fired["exit_code"] == expected else Landed.MISSED
         return Receipt(
             landed,
             {**fired, "expected_exit_code": expected},
-            took_effect_ns=integer(fired["died_ns"]),
+            took_effect_ns=integer(fired["at_ns"]) if died else None,
             lost_lease_id=text(fired["lease_id"]) if died else None,
         )
 

@@ -42,7 +42,7 @@ class KillInWriteWindow:
         return Receipt(
             Landed.LANDED if _torn(fired) else Landed.MISSED,
             fired,
-            took_effect_ns=integer(fired.get("died_ns")),
+            took_effect_ns=integer(fired.get("at_ns")) if lost else None,
             lost_lease_id=lost,
         )
 

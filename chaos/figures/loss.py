@@ -3,12 +3,14 @@
 Durations are computed only between times of equal boot id.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chaos.history import Event, History, Record, integer, items, mapping, text
 
 NOTICED = {"LEASE_EXPIRED", "TASK_REQUEUED"}
 NS = 1_000_000_000
+SESSION_S = 1.0
+"""The longer grace of a session, that of several which end together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,8 @@ class Loss:
     `detected_s`: from the fault until its task was claimable again. `reclaimed_s`: until the next
     attempt was claimed. `progressed_s`: until the first step of a later attempt was seen.
     `commit_s`: from that next claim until its result was accepted. None where it did not happen,
-    or cannot be told.
+    or cannot be told. `died` tells that the holder's process ended, so that its session did too;
+    `noticed_by` is the coordinator's reason, where it gives one.
     """
 
     fault_id: str
@@ -29,6 +32,13 @@ class Loss:
     reclaimed_s: float | None
     progressed_s: float | None
     commit_s: float | None
+    died: bool = False
+    noticed_by: str | None = None
+
+    @property
+    def signal_s(self) -> float:
+        """Return after what time it must be known, on a machine that is never busy."""
+        return SESSION_S if self.died else self.lease_s
 
 
 def losses(history: History) -> tuple[Loss, ...]:
@@ -40,7 +50,8 @@ def losses(history: History) -> tuple[Loss, ...]:
         if record.kind == "fault_receipt" and lease_id is not None and began_ns is not None:
             fault_id = str(record.data["fault_id"])
             loss = _loss(history, fault_id, lease_id, (record.boot_id, began_ns))
-            found += [loss] if loss else []
+            died = integer(mapping(record.data.get("evidence")).get("exit_code")) is not None
+            found += [replace(loss, died=died)] if loss else []
     return tuple(found)
 
 
@@ -80,6 +91,7 @@ def _loss(history: History, fault_id: str, lease_id: str, began: tuple[str, int]
         reclaimed_s=_first(began, later),
         progressed_s=_progress(history, began, {str(event.lease_id) for event in later}),
         commit_s=_commit(history, later[0]) if later else None,
+        noticed_by=next((text(e.data.get("reason")) for e in noticed if e.type in NOTICED), None),
     )
 
 

@@ -1,4 +1,4 @@
-"""A lost holder is noticed within its lease and two seconds."""
+"""A lost holder is noticed: a dead one when its session ends, another within its lease."""
 
 from chaos.figures import losses, untold
 from chaos.history import History
@@ -6,25 +6,31 @@ from chaos.model import Verdict
 from chaos.ports import Invariant
 from chaos.words import within
 
-SLACK_S = 2.0
+SESSION_SLACK_S, LEASE_SLACK_S = 1.0, 2.0
+TOO_LATE = "deadline_passed"
 
 
 def judge(history: History) -> tuple[Verdict, str]:
-    """Measure from each fault that took a holder away until its task was claimable."""
+    """Measure from each fault that took a holder away until its task was claimable.
+
+    A process that ended is noticed within the grace of its session and a second, never by its
+    lease; whatever else took a holder away, within the lease and two.
+    """
     lost = losses(history)
-    for loss in lost:
-        bound_s = loss.lease_s + SLACK_S
+    bounds = [each.signal_s + (SESSION_SLACK_S if each.died else LEASE_SLACK_S) for each in lost]
+    for loss, bound_s in zip(lost, bounds, strict=True):
         if loss.detected_s is None:
             return Verdict.UNKNOWN, f"{loss.fault_id}: no moment of detection in the history"
         if loss.detected_s > bound_s:
-            return (
-                Verdict.VIOLATED,
-                f"{loss.fault_id}: noticed after {loss.detected_s:.2f} s, bound {bound_s:g} s",
-            )
+            late = f"noticed after {loss.detected_s:.2f} s, bound {bound_s:g} s"
+            return Verdict.VIOLATED, f"{loss.fault_id}: {late}"
+        if loss.died and loss.noticed_by == TOO_LATE:
+            deaf = "its process ended, yet only its lease told"
+            return Verdict.VIOLATED, f"{loss.fault_id}: {deaf}"
     if missing := untold(history):
         return Verdict.UNKNOWN, f"cannot be measured: {', '.join(missing)}"
     told = [f"{loss.fault_id}: noticed after {loss.detected_s:.2f} s" for loss in lost]
-    return Verdict.VALID, within(told, [loss.lease_s + SLACK_S for loss in lost])
+    return Verdict.VALID, within(told, bounds)
 
 
 INVARIANT = Invariant("detection_bound", judge)

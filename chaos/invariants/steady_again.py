@@ -14,7 +14,7 @@ def judge(history: History) -> tuple[Verdict, str]:
         return Verdict.UNKNOWN, f"an undo failed: {failures}"
     if unsteady := checked[-1]["unsteady"]:
         return Verdict.VIOLATED, f"not steady again: {unsteady}"
-    return Verdict.VALID, "ready, every worker registered, no toxic, every listener answers"
+    return Verdict.VALID, "ready, every worker connected, no toxic, every listener answers"
 
 
 INVARIANT = Invariant("steady_again", judge)

@@ -24,6 +24,10 @@ class Containers(Protocol):
         """Send a signal through the engine (SIGKILL also where it is paused)."""
         ...
 
+    def pause(self, container: Container) -> None:
+        """Freeze it as it is; `start` and `kill` both end that."""
+        ...
+
     def start(self, container: Container) -> None:
         """Start it where it is not running."""
         ...
@@ -94,7 +98,7 @@ class Runtime(Protocol):
         ...
 
     def nodes(self) -> tuple[str, ...]:
-        """Return the ids of registered workers."""
+        """Return the ids of the workers that hold their sessions open."""
         ...
 
     def submit(self, role: str, request: JobRequest) -> str:

@@ -73,6 +73,12 @@ class RunContainers:
             if error.status_code != 409:
                 raise CannotRun(f"kill of {container.service}: {error.explanation}") from error
 
+    def pause(self, container: Container) -> None:
+        """Freeze every process of a container; one that is not running cannot be."""
+        self._refuse_foreign(container)
+        with explained(f"pause of {container.service}"):
+            self._client.api.pause(container.container_id)
+
     def running(self, container: Container) -> bool:
         """Whether it runs."""
         return bool(self._inspect(container)["State"]["Running"])

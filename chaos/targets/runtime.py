@@ -52,9 +52,9 @@ class CoordinatorRuntime:
         return self._client.healthy()
 
     def nodes(self) -> tuple[str, ...]:
-        """Return the ids of registered workers."""
+        """Return the ids of the workers that hold their sessions open."""
         with _answering():
-            return tuple(node.node_id for node in self._client.nodes())
+            return tuple(node.node_id for node in self._client.nodes() if node.connected)
 
     def submit(self, role: str, request: JobRequest) -> str:
         """Upload the files, submit the job and return its id."""

@@ -120,7 +120,7 @@ class ComposeStack:
         except Unreachable as error:
             return [str(error)]
         homes = {self._home(node) for node in nodes}
-        return [f"{name} has not registered" for name in self._project.workers if name not in homes]
+        return [f"{name} is not connected" for name in self._project.workers if name not in homes]
 
     def _home(self, node_id: str) -> str:
         try:

@@ -195,6 +195,10 @@ class FakeSystem:
         self.down.add(container.service)
         self.deaths[container.service] = Death(137, time.monotonic_ns())
 
+    def pause(self, container: Container) -> None:
+        """Take a worker's time away; what is killed then is killed all the same."""
+        self.down.add(container.service)
+
     def start(self, container: Container) -> None:
         """Bring a worker back."""
         self.down.discard(container.service)

@@ -23,6 +23,7 @@ from flashruntime.protocol.jobs import (
 
 _FLAGS: dict[int | str, str] = {
     "lease_seconds": "--lease-seconds",
+    "no_progress_s": "--no-progress",
     "env": "--env",
     "required": "--output",
     "task_params": "--task-params",
@@ -104,6 +105,7 @@ def job_spec(args: Namespace, command: list[str], inputs: list[InputFile]) -> Jo
             task_params=task_params(args),
             outputs=Outputs(required=required, optional=optional),
             lease_seconds=args.lease_seconds,
+            no_progress_s=args.no_progress,
         )
         return JobSpec(
             apiVersion="flashml.dev/v1alpha1",

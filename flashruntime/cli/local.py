@@ -23,7 +23,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--output-dir", type=Path, metavar="DIR", help="where the run keeps its files; go on there")
     add("--parallel", type=at_least(1), metavar="N", help="tasks at once (default: one a core)")
     add("--timeout", type=duration_s, metavar="S", help="end the run after so many seconds")
-    add("--no-progress", type=duration_s, metavar="S", help="restart an attempt silent for so long")
     add("--nproc", type=at_least(1), default=1, metavar="N", help="ranks of a task, under torchrun")
 
 

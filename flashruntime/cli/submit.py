@@ -11,7 +11,14 @@ from uuid import uuid4
 
 from flashruntime.cli import local, source, watch
 from flashruntime.cli.command import job_spec, split
-from flashruntime.cli.common import add_coordinator, at_least, connect, size_text, url_of
+from flashruntime.cli.common import (
+    add_coordinator,
+    at_least,
+    connect,
+    duration_s,
+    size_text,
+    url_of,
+)
 from flashruntime.protocol.jobs import DEFAULT_LEASE_S, InputFile
 
 if TYPE_CHECKING:
@@ -44,6 +51,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--param", action="append", default=[], metavar="K=V", help="value of {K} in the command")
     add("--task-params", metavar="FILE", help="JSON list of objects: one task for each")
     add("--lease-seconds", type=float, default=DEFAULT_LEASE_S, metavar="S", help="default: 30")
+    add("--no-progress", type=duration_s, metavar="S", help="restart an attempt silent for so long")
     add("--watch", action="store_true", help="follow the job and exit with 0 if it succeeds")
     local.add_arguments(parser)
 

@@ -15,7 +15,7 @@ from flashruntime.leases.transitions import NS_PER_S
 from flashruntime.protocol.base import check_key
 from flashruntime.protocol.events import EventPage, EventType
 from flashruntime.protocol.jobs import JobPage, JobRecord, JobState
-from flashruntime.protocol.tasks import TaskPage, TaskPayload
+from flashruntime.protocol.tasks import TaskPage, TaskPayload, TaskRecord
 
 MAX_PAGE = 10_000
 CHUNK = 1_000
@@ -116,11 +116,15 @@ class JobBook(Ledger):
         with self._store.transaction() as tx:
             job = wanted_job(tx, job_id)
             rows = tx.tasks_after(job.seq, -1 if after is None else after, limit + 1)
-            items = [
-                views.task_record(row, newest_lease(tx, row), tx.payload_json(row.task_id))
-                for row in rows[:limit]
-            ]
+            items = [self._task_record(tx, row) for row in rows[:limit]]
         return TaskPage(items=items, next=items[-1].index if len(rows) > limit else None)
+
+    def _task_record(self, tx: Transaction, task: TaskRow) -> TaskRecord:
+        record = views.task_record(task, newest_lease(tx, task), tx.payload_json(task.task_id))
+        if record.step is None or task.holder is None or task.state.terminal:
+            return record
+        age_ns = self._steps.age_ns(task.holder, self._clock.monotonic_ns())
+        return record.model_copy(update={"step_age_s": age_ns / NS_PER_S})
 
     def events(self, job_id: str | None, after: int, limit: int) -> EventPage:
         """Return a page of a job's events (None: of all), those with ids beyond `after`."""

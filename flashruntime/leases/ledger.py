@@ -11,6 +11,7 @@ from flashruntime.errors import NotFound, Superseded
 from flashruntime.leases import transitions, views
 from flashruntime.leases.jsontext import clean, dumps
 from flashruntime.leases.record import EventDraft, EventRow, JobRow, LeaseRow, TaskRow
+from flashruntime.leases.steps import Steps
 from flashruntime.leases.store import LeaseStore, Transaction
 from flashruntime.leases.transitions import Change
 from flashruntime.protocol.events import EventType
@@ -31,6 +32,7 @@ class Ledger:
         self._store = store
         self._clock = clock
         self._boot_id = boot_id()
+        self._steps = Steps(clock.monotonic_ns())
 
     def _job_record(self, tx: Transaction, job: JobRow) -> JobRecord:
         return views.job_record(job, JobSpec.model_validate_json(tx.spec_json(job.job_id)))

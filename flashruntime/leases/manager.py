@@ -24,6 +24,7 @@ from flashruntime.leases.record import (
     TaskRow,
 )
 from flashruntime.leases.retention import Retention
+from flashruntime.leases.sessions import SessionBook
 from flashruntime.leases.spool import Spool
 from flashruntime.leases.store import LeaseStore, Transaction
 from flashruntime.leases.transitions import NS_PER_S
@@ -49,7 +50,7 @@ SPREAD_PATIENCE_NS = 5 * NS_PER_S
 SWEEP_BATCH = 200
 
 
-class LeaseManager(JobBook, BlobCare, Retention, Spool):
+class LeaseManager(JobBook, SessionBook, BlobCare, Retention, Spool):
     """The coordinator's core; synchronous, used from one thread at a time.
 
     With `judge`, the decision about each attempt whose node was lost is recorded too.
@@ -81,6 +82,7 @@ class LeaseManager(JobBook, BlobCare, Retention, Spool):
         with self._store.transaction() as tx:
             if request.session_id is not None:
                 self._session(tx, request.node_id, request.session_id)
+                self._take_back(tx, request.session_id)
             self._note(request.node_id)
             if request.claim_id is not None:
                 before = tx.lease_by_claim(request.node_id, request.claim_id)
@@ -124,7 +126,7 @@ class LeaseManager(JobBook, BlobCare, Retention, Spool):
             task_id=task.task_id,
             job_id=job.job_id,
             node_id=request.node_id,
-            session_id=request.session_id,
+            session_id=request.session_id or self._open_session_of(request.node_id),
             claim_id=request.claim_id,
             attempt_number=task.attempts + 1,
             state=LeaseState.LIVE,
@@ -160,6 +162,8 @@ class LeaseManager(JobBook, BlobCare, Retention, Spool):
             task, lease = attempt(tx, lease_id)
             if transitions.holds(task, lease_id):
                 self._note(lease.node_id)
+                if request.step not in {None, lease.step}:
+                    self._steps.moved(lease_id, now_ns)
                 change = transitions.renew(task, lease, now_ns, request.step, metrics_json)
                 self._apply(tx, task, change)
                 return views.lease_status(change.lease or lease, self._clock.utc_now())
@@ -241,23 +245,10 @@ class LeaseManager(JobBook, BlobCare, Retention, Spool):
             if len(expired) < SWEEP_BATCH:
                 return total
 
-    def lapse_node(self, node_id: str, session_id: str | None) -> int:
-        """Make the tasks of a node's live leases claimable: its session (None: any) has ended."""
-        with self._store.transaction() as tx:
-            live = tx.live_leases(node_id)
-            lost = [lease for lease in live if session_id in {None, lease.session_id}]
-            self._lapse(tx, lost, "session_ended")
-        return len(lost)
-
     def next_due_ns(self) -> int | None:
         """Return the monotonic instant at which a lease may lapse or a wait ends next."""
         with self._store.transaction() as tx:
             return tx.next_due_ns(self._clock.monotonic_ns())
-
-    def _lapse(self, tx: Transaction, leases: Sequence[LeaseRow], reason: str) -> None:
-        for lease in leases:
-            task, lease_now = attempt(tx, lease.lease_id)
-            self._apply(tx, task, transitions.lapse(task, lease_now, reason))
 
 
 _ACCEPTED = "accepted as the result of the task"

@@ -1,6 +1,7 @@
 """Nodes: who registered, in which session, and when they were last heard of."""
 
 import secrets
+from dataclasses import dataclass, replace
 
 from flashruntime.clock import Clock
 from flashruntime.errors import NotFound, Superseded
@@ -21,6 +22,15 @@ NODE_LIVE_NS = 60 * NS_PER_S
 MAX_REMEMBERED = 10_000
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A session's open stream; `number` counts the streams of this coordinator."""
+
+    node_id: str
+    session_id: str
+    number: int
+
+
 class NodeRegistry(Ledger):
     """Registrations are durable; signs of life are not, their time counts from the start."""
 
@@ -28,9 +38,10 @@ class NodeRegistry(Ledger):
         super().__init__(store, clock)
         self._started_ns = clock.monotonic_ns()
         self._seen_ns: dict[str, int] = {}
+        self._links: dict[str, Link] = {}
 
     def register_node(self, registration: NodeRegistration) -> NodeRegistered:
-        """Open a new session of a node; an older session of the same node ends with it."""
+        """Open a new session of a node, or go on with its newest; any older one ends with it."""
         row = NodeRow(
             node_id=registration.node_id,
             session_id=f"session-{secrets.token_hex(8)}",
@@ -39,6 +50,9 @@ class NodeRegistry(Ledger):
             registration_json=dump_model(registration),
         )
         with self._store.transaction() as tx:
+            before = tx.node(row.node_id)
+            if before is not None and before.session_id == registration.session_id:
+                row = replace(row, session_id=before.session_id)
             tx.put_node(row)
         self._note(row.node_id)
         return NodeRegistered(node_id=row.node_id, status="registered", session_id=row.session_id)
@@ -67,6 +81,11 @@ class NodeRegistry(Ledger):
             )
         return row
 
+    def _open_session_of(self, node_id: str) -> str | None:
+        """Return the session whose stream a node holds open."""
+        link = self._links.get(node_id)
+        return None if link is None else link.session_id
+
     def _note(self, node_id: str) -> None:
         """Remember a sign of life, of the nodes heard of last only."""
         self._seen_ns.pop(node_id, None)
@@ -87,6 +106,7 @@ class NodeRegistry(Ledger):
             session_id=row.session_id,
             hostname=row.hostname,
             status="live" if idle_ns <= NODE_LIVE_NS else "lost",
+            connected=self._open_session_of(row.node_id) == row.session_id,
             registered_at=row.registered_at,
             idle_s=idle_ns / NS_PER_S,
         )

@@ -9,7 +9,7 @@ from flashruntime.protocol.base import OpenModel
 
 
 class EventType(StrEnum):
-    """What can happen to a job, its tasks and their leases."""
+    """What can happen to a job, its tasks and their leases, and to nodes."""
 
     JOB_ACCEPTED = "JOB_ACCEPTED"
     TASK_CREATED = "TASK_CREATED"
@@ -37,6 +37,8 @@ class EventType(StrEnum):
     ARTIFACT_CORRUPT = "ARTIFACT_CORRUPT"
     ARTIFACT_RESTORED = "ARTIFACT_RESTORED"
     COORDINATOR_STARTED = "COORDINATOR_STARTED"
+    NODE_SESSION_STARTED = "NODE_SESSION_STARTED"
+    NODE_SESSION_ENDED = "NODE_SESSION_ENDED"
 
 
 class Event(OpenModel):

@@ -10,6 +10,7 @@ from flashruntime.protocol.base import Name, ObjectKey, OpenModel, Sha256, WireM
 
 MAX_TASKS = 100_000
 DEFAULT_LEASE_S = 30.0
+ProgressLimit = Annotated[float, Field(ge=0.1, le=604_800)]
 LeaseSeconds = Annotated[float, Field(ge=0.5, le=86_400)]
 Params = dict[Annotated[str, Field(min_length=1, max_length=256)], JsonValue]
 
@@ -79,7 +80,10 @@ Argv = Annotated[list[str], Field(min_length=1, max_length=10_000), AfterValidat
 
 
 class CommandParameters(WireModel):
-    """Parameters of the workload type `command`: an argv list, never a shell line."""
+    """Parameters of the workload type `command`: an argv list, never a shell line.
+
+    An attempt that neither prints nor steps for `no_progress_s` is ended: it hangs.
+    """
 
     command: Argv
     env: dict[str, str] = {}
@@ -88,6 +92,7 @@ class CommandParameters(WireModel):
     checkpoint: Checkpoints = Checkpoints()
     outputs: Outputs = Outputs()
     lease_seconds: LeaseSeconds = DEFAULT_LEASE_S
+    no_progress_s: ProgressLimit | None = None
 
     @field_validator("env")
     @classmethod
@@ -110,6 +115,7 @@ class SearchParameters(WireModel):
     command: Argv | None = None
     inputs: Inputs = []
     lease_seconds: LeaseSeconds = DEFAULT_LEASE_S
+    no_progress_s: ProgressLimit | None = None
 
     @field_validator("grid")
     @classmethod

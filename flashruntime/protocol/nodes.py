@@ -1,6 +1,7 @@
 """Nodes: registered workers."""
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -9,7 +10,10 @@ from flashruntime.protocol.base import NodeId, OpenModel
 
 
 class NodeRegistration(BaseModel):
-    """A worker introduces itself; unknown fields are kept."""
+    """A worker introduces itself; unknown fields are kept.
+
+    With `session_id`, it goes on with that session where that is still the newest of its node.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
@@ -18,10 +22,11 @@ class NodeRegistration(BaseModel):
     hostname: str | None = None
     capabilities: Any = None
     environment: Any = None
+    session_id: str | None = None
 
 
 class NodeRegistered(OpenModel):
-    """Answer to a registration; each registration opens a session of its own."""
+    """Answer to a registration; unless it goes on with one, it opens a session of its own."""
 
     node_id: str
     status: str
@@ -34,13 +39,54 @@ class NodeHeartbeat(OpenModel):
     session_id: str | None = None
 
 
+class NodeSession(OpenModel):
+    """A worker holds a session open; without `session_id`, the newest of its node."""
+
+    session_id: str | None = None
+
+
+class SessionNews(StrEnum):
+    """What a line of a session's stream says."""
+
+    OPEN = "open"
+    ALIVE = "alive"
+    ENDED = "ended"
+
+
+class SessionEnding(StrEnum):
+    """How a session's stream ended, the first three as told in its last line.
+
+    `superseded`: the node has registered again. `replaced`: the same session was opened again.
+    `stopping`: the coordinator leaves. `closed`: the connection was closed.
+    """
+
+    SUPERSEDED = "superseded"
+    REPLACED = "replaced"
+    STOPPING = "stopping"
+    CLOSED = "closed"
+
+
+class SessionLine(OpenModel):
+    """One line of a session's stream; the first says how often the others come."""
+
+    news: SessionNews
+    node_id: str | None = None
+    session_id: str | None = None
+    keepalive_s: float | None = None
+    reason: SessionEnding | None = None
+
+
 class NodeRecord(OpenModel):
-    """A node as the coordinator sees it; `idle_s` is the time since its last sign of life."""
+    """A node as the coordinator sees it; `idle_s` is the time since its last sign of life.
+
+    `connected` tells whether it holds the stream of its session open.
+    """
 
     node_id: str
     session_id: str
     hostname: str | None = None
     status: str
+    connected: bool = False
     registered_at: datetime
     idle_s: float
 

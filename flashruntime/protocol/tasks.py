@@ -38,6 +38,7 @@ class TaskPayload(OpenModel):
     outputs: Outputs = Outputs()
     checkpoint: Checkpoints = Checkpoints()
     params: Params = {}
+    no_progress_s: float | None = None
 
 
 class ClaimRequest(OpenModel):
@@ -133,7 +134,10 @@ class FailAnswer(OpenModel):
 
 
 class TaskRecord(OpenModel):
-    """A task as the coordinator sees it; lease fields speak of the newest lease."""
+    """A task as the coordinator sees it; lease fields speak of the newest lease.
+
+    `step_age_s` is the time since its step last moved, as far as this coordinator has heard.
+    """
 
     task_id: str
     job_id: str
@@ -146,6 +150,7 @@ class TaskRecord(OpenModel):
     lease_id: str | None = None
     node_id: str | None = None
     step: int | None = None
+    step_age_s: float | None = None
     reason: str | None = None
     metrics: Metrics | None = None
     resumed_from: int | None = None

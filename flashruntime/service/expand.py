@@ -53,8 +53,14 @@ def _base(kind: str, parameters: CommandParameters | SearchParameters) -> TaskPa
             inputs=parameters.inputs,
             outputs=parameters.outputs,
             checkpoint=parameters.checkpoint,
+            no_progress_s=parameters.no_progress_s,
         )
-    return TaskPayload(type=kind, command=parameters.command, inputs=parameters.inputs)
+    return TaskPayload(
+        type=kind,
+        command=parameters.command,
+        inputs=parameters.inputs,
+        no_progress_s=parameters.no_progress_s,
+    )
 
 
 def _payload(base: TaskPayload, params: Params) -> TaskPayload:

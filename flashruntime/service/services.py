@@ -20,6 +20,7 @@ from flashruntime.protocol.tasks import (
 from flashruntime.service.artifacts import Artifacts
 from flashruntime.service.core import Core
 from flashruntime.service.expand import expand
+from flashruntime.service.sessions import Sessions
 from flashruntime.service.waiting import first_of
 
 RECHECK_S = 1.0
@@ -36,6 +37,7 @@ class Services:
         self.jobs = Jobs(core)
         self.attempts = Attempts(core)
         self.artifacts = Artifacts(core)
+        self.sessions = Sessions(core)
 
 
 class Jobs:

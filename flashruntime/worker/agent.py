@@ -23,6 +23,7 @@ from flashruntime.worker.control import (
 )
 from flashruntime.worker.execution import AttemptSettings, Execution, report_failure
 from flashruntime.worker.ports import Tools
+from flashruntime.worker.session import Session
 from flashruntime.worker.workspace import WorkerHome, check_writable
 
 CLAIM_WAIT_S = 20.0
@@ -50,6 +51,8 @@ class Agent:
         self._keep_attempts = keep_attempts
         self._home = WorkerHome(settings.work_dir, settings.node_id)
         self._session_id: str | None = None
+        self._last_session_id: str | None = None
+        self._session = Session(settings.node_id, tools.connect, self._lost)
 
     def run(self) -> None:
         """Work until asked to leave; raises ConfigError if a directory cannot be used."""
@@ -59,8 +62,9 @@ class Agent:
         events.info("worker_started", node_id=self._settings.node_id, version=__version__)
         try:
             Thread(target=self._beat, args=(beats_end,), name="node", daemon=True).start()
-            while not self._stop.requested:
-                self._work_once()
+            with self._session:
+                while not self._stop.requested:
+                    self._work_once()
         except NoticeOver:
             pass
         finally:
@@ -83,13 +87,19 @@ class Agent:
             hostname=socket.gethostname(),
             capabilities={"workloads": ["command"]},
             environment={"flashruntime": __version__},
+            session_id=self._last_session_id,
         )
         answer = self._asked(lambda: self._tools.client.register(registration))
         if isinstance(answer, Exception):
             self._refused("registration_refused", answer)
         elif answer is not None:
-            self._session_id = answer.session_id
+            self._session_id = self._last_session_id = answer.session_id
+            self._session.follow(answer.session_id)
             events.info("worker_registered", node_id=answer.node_id, session_id=answer.session_id)
+
+    def _lost(self, session_id: str) -> None:
+        if self._session_id == session_id:
+            self._session_id = None
 
     def _pause_unreachable(self, delay_s: float) -> None:
         url = self._settings.coordinator_url

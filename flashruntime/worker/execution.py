@@ -7,11 +7,11 @@ from pathlib import Path
 
 from flashruntime.config import WorkerSettings
 from flashruntime.errors import ArtifactCorrupt, FlashError, InvalidInput, NotFound, Superseded
-from flashruntime.launch import outputs, torchrun
+from flashruntime.launch import outputs, stacks, torchrun
 from flashruntime.launch.environment import child_environment
 from flashruntime.launch.outputs import Placed
 from flashruntime.launch.progress import log_tail, read_progress
-from flashruntime.launch.spec import LaunchSpec
+from flashruntime.launch.spec import LaunchSpec, Process
 from flashruntime.protocol.base import check_key
 from flashruntime.protocol.failures import EndedBy, Evidence
 from flashruntime.protocol.tasks import CompleteRequest, FailRequest, Lease
@@ -20,6 +20,7 @@ from flashruntime.worker.control import AttemptControl, NoticeOver, StopRequest
 from flashruntime.worker.heartbeat import Heartbeat
 from flashruntime.worker.output import OutputShipper
 from flashruntime.worker.ports import Tools
+from flashruntime.worker.progress import ProgressWatch
 from flashruntime.worker.workspace import Workspace
 
 LOST_GRACE_S = 0.5
@@ -113,7 +114,8 @@ class Execution:
         process = self._tools.launcher.launch(self._spec(), control.process_ended)
         try:
             events.info("attempt_started", lease_id=self._lease.lease_id)
-            control.await_change()
+            with self._watch(process) as watch:
+                control.await_change()
             if stop.requested and control.lost is None:
                 margin_s = min(MAX_MARGIN_S, stop.notice_s * MARGIN_OF_NOTICE)
                 process.stop(max(0.0, stop.remaining_s() - margin_s))
@@ -124,6 +126,7 @@ class Execution:
         control.check()
         if evidence is None:
             return Evidence(ended_by=EndedBy.WORKER_ERROR, message="the process cannot be killed")
+        evidence = watch.explained(evidence)
         evidence = torchrun.completed(evidence, self._workspace.torchrun_error_file)
         done = read_progress(self._workspace.step_file)
         return evidence.model_copy(
@@ -133,6 +136,11 @@ class Execution:
                 "ranks": torchrun.ranks_of(self._lease.payload.command or ()),
             }
         )
+
+    def _watch(self, process: Process) -> ProgressWatch:
+        workspace, limit_s = self._workspace, self._lease.payload.no_progress_s
+        files = workspace.log, workspace.step_file
+        return ProgressWatch(process, *files, limit_s, self._lease.lease_id)
 
     def _spec(self) -> LaunchSpec:
         lease, workspace = self._lease, self._workspace
@@ -149,6 +157,8 @@ class Execution:
             "FLASHML_ERROR_FILE": str(workspace.error_file),
             torchrun.ERROR_FILE_VARIABLE: str(workspace.torchrun_error_file),
         }
+        if lease.payload.no_progress_s is not None:
+            given[stacks.DUMP_VARIABLE] = str(stacks.DUMP_SIGNAL)
         return LaunchSpec(
             argv=tuple(lease.payload.command or ()),
             cwd=workspace.files,

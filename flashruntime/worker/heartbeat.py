@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Event, Thread
+from time import monotonic
 from typing import Self
 
 from flashruntime.errors import CoordinatorUnreachable, NotFound, Superseded
@@ -17,13 +18,15 @@ BEATS_PER_LEASE = 3
 MAX_INTERVAL_S = 5.0
 MIN_CALL_S = 0.5
 MAX_CALL_S = 10.0
+LOOK_S = 0.1
 
 
 class Heartbeat:
     """Renews a lease until it is closed; a refusal is the loss of the lease.
 
     While the coordinator cannot be reached it goes on trying, also beyond the lease. The interval
-    has an upper bound, for a beat carries the step, and its refusal a cancellation.
+    has an upper bound, for a beat carries the step, and its refusal a cancellation; the first step
+    is told at once.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class Heartbeat:
         self._control = control
         self._step_file = step_file
         self._closed = Event()
+        self._has_stepped = False
         self._thread = Thread(target=self._run, name="heartbeat", daemon=True)
 
     def __enter__(self) -> Self:
@@ -55,7 +59,7 @@ class Heartbeat:
     def _beat_until_closed(self, client: Coordinator, interval_s: float) -> None:
         retries = delays_s(most_s=interval_s)
         wait_s = interval_s
-        while not self._closed.wait(wait_s):
+        while not self._ends_within(wait_s):
             try:
                 self._beat(client)
                 retries, wait_s = delays_s(most_s=interval_s), interval_s
@@ -68,6 +72,17 @@ class Heartbeat:
             except Exception as error:  # noqa: BLE001 (thread boundary: a lease must not lapse)
                 wait_s = interval_s
                 self._warn("heartbeat_failed", error)
+
+    def _ends_within(self, wait_s: float) -> bool:
+        """Wait until the next beat is due; return whether there is none, for this was closed."""
+        due_s = monotonic() + wait_s
+        while not self._has_stepped and (left_s := due_s - monotonic()) > 0:
+            if self._closed.wait(min(left_s, LOOK_S)):
+                return True
+            self._has_stepped = read_progress(self._step_file).step is not None
+            if self._has_stepped:
+                return False
+        return self._closed.wait(max(0.0, due_s - monotonic()))
 
     def _beat(self, client: Coordinator) -> None:
         step = read_progress(self._step_file).step

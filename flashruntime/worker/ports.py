@@ -19,6 +19,7 @@ from flashruntime.protocol.tasks import (
     Lease,
     LeaseStatus,
 )
+from flashruntime.session_stream import SessionLines
 
 
 class Coordinator(Protocol):
@@ -30,6 +31,10 @@ class Coordinator(Protocol):
 
     def node_heartbeat(self, node_id: str, beat: NodeHeartbeat | None = None) -> NodeRecord:
         """Send the worker's sign of life."""
+        ...
+
+    def session(self, node_id: str, session_id: str) -> AbstractContextManager[SessionLines]:
+        """Hold a session open."""
         ...
 
     def claim(self, request: ClaimRequest) -> Lease | None:

@@ -31,6 +31,7 @@ async def claim(body: ClaimRequest, request: Request, services: Running) -> Leas
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
+    services.sessions.claiming(body.node_id, body.session_id)
     lease = await services.attempts.claim(body, gone)
     return Response(status_code=204) if lease is None else lease
 
@@ -41,6 +42,7 @@ async def heartbeat(
 ) -> LeaseStatus:
     """Renew a lease; 410 once it is superseded, closed or cancelled: the attempt must stop."""
     body = body or HeartbeatRequest()
+    services.sessions.heard(lease_id)
     return await services.ledger(services.manager.heartbeat, lease_id, body)
 
 

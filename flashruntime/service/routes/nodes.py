@@ -1,6 +1,6 @@
 """Nodes: register, sign of life, list."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from flashruntime.protocol.nodes import (
     NodeHeartbeat,
@@ -8,6 +8,8 @@ from flashruntime.protocol.nodes import (
     NodeRecord,
     NodeRegistered,
     NodeRegistration,
+    NodeSession,
+    SessionLine,
 )
 from flashruntime.service.routes import Id, Running
 from flashruntime.service.strict import StrictRoute
@@ -18,7 +20,22 @@ router = APIRouter(tags=["nodes"], route_class=StrictRoute)
 @router.post("/nodes/register")
 async def register(registration: NodeRegistration, services: Running) -> NodeRegistered:
     """Introduce a worker; each registration is a session of its own."""
-    return await services.ledger(services.manager.register_node, registration)
+    return await services.sessions.register(registration)
+
+
+@router.post(
+    "/nodes/{node_id}/session",
+    response_class=Response,
+    responses={
+        200: {"model": SessionLine, "description": "JSON lines, for as long as both are alive"}
+    },
+)
+async def session(node_id: Id, services: Running, body: NodeSession | None = None) -> Response:
+    """Hold a session open: a line at once, then one every few seconds until either side ends it.
+
+    Soon after its end, the leases of the session can be claimed by others.
+    """
+    return await services.sessions.open(node_id, body.session_id if body else None)
 
 
 @router.post("/nodes/{node_id}/heartbeat")

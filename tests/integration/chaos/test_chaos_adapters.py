@@ -117,3 +117,20 @@ def test_the_stack_of_make_up_is_never_taken_down_as_a_run(yard: Any) -> None:
     with pytest.raises(CannotRun, match="make down"):
         yard.machine.undo(Undo("u", "stack", None, "stack_down"))
     assert "stack" not in yard.machine.runs()
+
+
+def test_a_frozen_worker_goes_on_when_it_is_started_and_dies_when_it_is_killed(yard: Any) -> None:
+    containers = yard.world.containers
+    worker = containers.service("worker-1")
+    for _ in range(2):
+        containers.pause(worker)
+        assert yard.client.containers.get(worker.container_id).status == "paused"
+        containers.start(worker)
+        assert yard.client.containers.get(worker.container_id).status == "running"
+    containers.pause(worker)
+    before = time.monotonic_ns()
+    containers.kill(worker)
+    death = containers.wait_death(worker, before, 5.0)
+    assert death is not None
+    assert death.exit_code == 137
+    containers.start(worker)

@@ -145,12 +145,16 @@ def test_a_kill_that_came_too_late_heals_and_tries_the_next_save(
 
 
 def test_a_flipped_bit_lands_only_before_the_next_claim(yard: Any, scene: Any) -> None:
+    """It flips under a frozen worker, which is dead before anybody can claim."""
     put_checkpoint(yard, 10)
     put_checkpoint(yard, 20)
     early = scene("flip_bits", choice=7)
     early.coming = lambda: [claim("lease-2", "worker-2")]
     receipt = fire(flip_bits.FAULT, early)
-    assert receipt.landed is Landed.LANDED
+    assert (receipt.landed, receipt.lost_lease_id) == (Landed.LANDED, LEASE)
+    assert receipt.evidence["exit_code"] == 137
+    assert receipt.evidence["at_ns"] < receipt.evidence["died_ns"]
+    early.undo_now()
     states = {c.step: c.state for c in yard.world.files.tree("job-000000000001", TASK).checkpoints}
     assert states == {10: "valid", 20: "corrupt"}
     late = scene("flip_bits", choice=7)

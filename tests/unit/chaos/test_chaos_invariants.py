@@ -385,6 +385,17 @@ def test_a_loss_that_is_noticed_or_repaired_late_is_found(name: str, late_s: int
     assert verdict_of(name, story) is Verdict.VIOLATED
 
 
+def test_a_dead_holder_that_only_its_lease_tells_of_is_found() -> None:
+    """Its session ended with its process, and that was not noticed."""
+    story = tell(Shape([(1, False)]))
+    for record in story.records:
+        if record.kind == "event" and record.data["type"] == "LEASE_EXPIRED":
+            record.data["data"]["reason"] = "deadline_passed"  # type: ignore[index]
+    assert verdict_of("detection_bound", story) is Verdict.VIOLATED
+    change(story, "fault_receipt", evidence={})
+    assert verdict_of("detection_bound", story) is Verdict.VALID
+
+
 @pytest.mark.parametrize("name", ["detection_bound", "recovery_bound"])
 def test_times_of_another_boot_are_never_compared(name: str) -> None:
     story = tell(Shape([(1, False)]))
