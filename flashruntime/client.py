@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import Any, BinaryIO, NoReturn, Self, TypeVar, cast
+from typing import Any, NoReturn, Self, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -26,11 +25,13 @@ from flashruntime.errors import (
     NotFound,
     Superseded,
 )
+from flashruntime.launch.files import replacing
 from flashruntime.protocol.base import check_key
 from flashruntime.protocol.events import EventPage
 from flashruntime.protocol.jobs import JobPage, JobRecord, JobSpec
 from flashruntime.protocol.nodes import (
     NodeHeartbeat,
+    NodeOrder,
     NodePage,
     NodeRecord,
     NodeRegistered,
@@ -165,6 +166,10 @@ class CoordinatorClient:
         """Return all known nodes."""
         return self._get("/nodes", NodePage).items
 
+    def order_node(self, node_id: str, order: NodeOrder) -> NodeRecord:
+        """Cordon, drain or uncordon a node; the same order again changes nothing."""
+        return self._post(f"/nodes/{_segment(node_id)}/{order.value}", None, NodeRecord)
+
     def claim(self, request: ClaimRequest) -> Lease | None:
         """Ask for a task, waiting up to `request.wait_s`; None if there is none."""
         timeout_s = httpx.Timeout(self._timeout_s, read=self._timeout_s + request.wait_s)
@@ -216,7 +221,7 @@ class CoordinatorClient:
 
         Raises ArtifactCorrupt unless the bytes hash to the coordinator's digest, and to `sha256`.
         """
-        with _replacing(to) as part, self._open_artifact(key) as answer:
+        with replacing(to) as part, self._open_artifact(key) as answer:
             digest, size_bytes = hashlib.sha256(), 0
             for chunk in answer.iter_bytes(CHUNK_BYTES):
                 digest.update(chunk)
@@ -336,15 +341,3 @@ def _key(key: str) -> str:
 
 def _query(**values: str | int | None) -> dict[str, str | int]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-@contextmanager
-def _replacing(to: Path) -> Iterator[BinaryIO]:
-    with NamedTemporaryFile(dir=to.parent, prefix=f".{to.name[:64]}.", delete=False) as part:
-        try:
-            yield cast(BinaryIO, part)
-            part.flush()
-            Path(part.name).replace(to)
-        except BaseException:
-            Path(part.name).unlink(missing_ok=True)
-            raise

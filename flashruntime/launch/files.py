@@ -1,9 +1,12 @@
-"""Reading files that a job may have replaced by anything."""
+"""Reading files that a job may have replaced by anything, and writing them whole."""
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from tempfile import NamedTemporaryFile
+from typing import BinaryIO, cast
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -17,3 +20,16 @@ def open_regular(path: Path) -> BinaryIO:
         return os.fdopen(handle, "rb")
     os.close(handle)
     raise OSError(f"{path} is not a regular file")
+
+
+@contextmanager
+def replacing(to: Path) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of `to` when all of it is written; else nothing is left."""
+    with NamedTemporaryFile(dir=to.parent, prefix=f".{to.name[:64]}.", delete=False) as part:
+        try:
+            yield cast(BinaryIO, part)
+            part.flush()
+            Path(part.name).replace(to)
+        except BaseException:
+            Path(part.name).unlink(missing_ok=True)
+            raise

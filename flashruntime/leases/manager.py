@@ -11,10 +11,10 @@ from pydantic import JsonValue
 from flashruntime.clock import Clock
 from flashruntime.errors import Conflict, Superseded
 from flashruntime.leases import objects, transitions, views
+from flashruntime.leases.fleet import Fleet
 from flashruntime.leases.jobs import JobBook
 from flashruntime.leases.jsontext import clean, dumps
 from flashruntime.leases.ledger import attempt, new_lease_id, newest_lease, wanted_job
-from flashruntime.leases.nodes import NodeRegistry
 from flashruntime.leases.objects import ObjectIndex
 from flashruntime.leases.record import (
     ClaimQuery,
@@ -48,7 +48,7 @@ SPREAD_PATIENCE_NS = 5 * NS_PER_S
 SWEEP_BATCH = 200
 
 
-class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
+class LeaseManager(Fleet, JobBook, ObjectIndex):
     """The coordinator's core; synchronous, used from one thread at a time.
 
     With `judge`, the decision about each attempt whose node was lost is recorded too.
@@ -62,6 +62,7 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
         """Give every live lease and every waiting task its full time again; call it once, first."""
         with self._store.transaction() as tx:
             rearmed = tx.rearm(self._clock.monotonic_ns())
+            self.recall_draining(tx)
             data: dict[str, JsonValue] = {"live_leases": rearmed}
             draft = EventDraft(EventType.COORDINATOR_STARTED, None, None, None, data)
             self._append(tx, [draft])
@@ -85,11 +86,11 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex):
                 before = tx.lease_by_claim(request.node_id, request.claim_id)
                 if before is not None:
                     return self._claimed_before(tx, before, now_ns)
-            job_seq = None
-            if request.job_id is not None:
-                job_seq = wanted_job(tx, request.job_id).seq
+            job = None if request.job_id is None else wanted_job(tx, request.job_id)
+            needs = self._claimable_needs(tx, request, job)
             others = self._others_live(request.node_id, now_ns)
-            query = ClaimQuery(request.node_id, now_ns, job_seq, others, SPREAD_PATIENCE_NS)
+            seq = None if job is None else job.seq
+            query = ClaimQuery(request.node_id, now_ns, seq, others, SPREAD_PATIENCE_NS, needs)
             while (task := tx.next_claimable(query)) is not None:
                 previous = newest_lease(tx, task)
                 if not transitions.lost_too_often(task, previous):

@@ -1,10 +1,24 @@
 """Tables and indexes of the SQLite ledger."""
 
-SCHEMA_VERSION = 2
-# What leads from each older version to the one after it.
-UPGRADES = {1: "ALTER TABLE tasks ADD COLUMN same_run INTEGER NOT NULL DEFAULT 0"}
+SCHEMA_VERSION = 3
+_READY_INDEX = """CREATE INDEX tasks_ready ON tasks (need, job_seq, idx)
+    WHERE state = 'PENDING' AND not_before_ns = 0"""
+_NEED_INDEX = """CREATE INDEX tasks_waiting_of_need ON tasks (need, not_before_ns, job_seq, idx)
+    WHERE state = 'PENDING' AND not_before_ns > 0"""
+# The statements that lead from each older version to the one after it.
+UPGRADES = {
+    1: ("ALTER TABLE tasks ADD COLUMN same_run INTEGER NOT NULL DEFAULT 0",),
+    2: (
+        "ALTER TABLE jobs ADD COLUMN need TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE tasks ADD COLUMN need TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE nodes ADD COLUMN duty TEXT NOT NULL DEFAULT 'active'",
+        "DROP INDEX tasks_ready",
+        _READY_INDEX,
+        _NEED_INDEX,
+    ),
+}
 
-SCHEMA = """
+SCHEMA = f"""
 CREATE TABLE schema_version (version INTEGER NOT NULL);
 
 CREATE TABLE jobs (
@@ -24,7 +38,8 @@ CREATE TABLE jobs (
     leased INTEGER NOT NULL,
     completed INTEGER NOT NULL,
     failed INTEGER NOT NULL,
-    cancelled INTEGER NOT NULL
+    cancelled INTEGER NOT NULL,
+    need TEXT NOT NULL DEFAULT ''
 );
 
 CREATE TABLE specs (job_id TEXT PRIMARY KEY, spec TEXT NOT NULL);
@@ -48,13 +63,14 @@ CREATE TABLE tasks (
     last_failure TEXT,
     reason TEXT,
     result TEXT,
-    same_run INTEGER NOT NULL DEFAULT 0
+    same_run INTEGER NOT NULL DEFAULT 0,
+    need TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX tasks_of_job ON tasks (job_seq, idx);
-CREATE INDEX tasks_ready ON tasks (job_seq, idx)
-    WHERE state = 'PENDING' AND not_before_ns = 0;
+{_READY_INDEX};
 CREATE INDEX tasks_waiting ON tasks (not_before_ns, job_seq, idx)
     WHERE state = 'PENDING' AND not_before_ns > 0;
+{_NEED_INDEX};
 CREATE INDEX tasks_waiting_of_job ON tasks (job_seq, not_before_ns, idx)
     WHERE state = 'PENDING' AND not_before_ns > 0;
 
@@ -110,6 +126,7 @@ CREATE TABLE nodes (
     session_id TEXT NOT NULL,
     hostname TEXT,
     registered_at TEXT NOT NULL,
-    registration TEXT NOT NULL
+    registration TEXT NOT NULL,
+    duty TEXT NOT NULL DEFAULT 'active'
 ) WITHOUT ROWID;
 """

@@ -1,15 +1,37 @@
 """Nodes: registered workers."""
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from flashruntime.protocol.base import NodeId, OpenModel
+from flashruntime.protocol.placement import NodeCapabilities
+
+
+class NodeDuty(StrEnum):
+    """What a node is to do: take tasks, take no new ones, or give back those that it has."""
+
+    ACTIVE = "active"
+    CORDONED = "cordoned"
+    DRAINING = "draining"
+    DRAINED = "drained"
+
+
+class NodeOrder(StrEnum):
+    """What an operator asks of a node."""
+
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+    DRAIN = "drain"
 
 
 class NodeRegistration(BaseModel):
-    """A worker introduces itself; unknown fields are kept."""
+    """A worker introduces itself; unknown fields are kept.
+
+    `capabilities` are read as `NodeCapabilities`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
@@ -35,7 +57,10 @@ class NodeHeartbeat(OpenModel):
 
 
 class NodeRecord(OpenModel):
-    """A node as the coordinator sees it; `idle_s` is the time since its last sign of life."""
+    """A node as the coordinator sees it; `idle_s` is the time since its last sign of life.
+
+    `running` counts its live leases.
+    """
 
     node_id: str
     session_id: str
@@ -43,6 +68,9 @@ class NodeRecord(OpenModel):
     status: str
     registered_at: datetime
     idle_s: float
+    duty: NodeDuty = NodeDuty.ACTIVE
+    running: int = 0
+    capabilities: NodeCapabilities = NodeCapabilities()
 
 
 class NodePage(OpenModel):

@@ -9,6 +9,7 @@ from pydantic import Field, JsonValue
 from flashruntime.protocol.base import NodeId, ObjectKey, OpenModel, Sha256, WireModel
 from flashruntime.protocol.failures import Decision, Evidence
 from flashruntime.protocol.jobs import Checkpoints, InputFile, Outputs, Params
+from flashruntime.protocol.placement import Resources
 
 Metrics = dict[str, JsonValue]
 
@@ -38,16 +39,21 @@ class TaskPayload(OpenModel):
     outputs: Outputs = Outputs()
     checkpoint: Checkpoints = Checkpoints()
     params: Params = {}
+    resources: Resources | None = None
 
 
 class ClaimRequest(OpenModel):
-    """Ask for work; repeating a `claim_id` gives the lease that it was given while that lives."""
+    """Ask for work; repeating a `claim_id` gives the lease that it was given while that lives.
+
+    `free` is what the node has left beside its running tasks; without it, all that it declared.
+    """
 
     node_id: NodeId
     job_id: str | None = None
     session_id: str | None = None
     wait_s: float = Field(default=0.0, ge=0, le=60)
     claim_id: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    free: Resources | None = None
 
 
 class Lease(OpenModel):

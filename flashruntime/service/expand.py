@@ -10,6 +10,7 @@ from flashruntime.protocol.jobs import (
     Params,
     SearchParameters,
 )
+from flashruntime.protocol.placement import PlacedParameters, Resources
 from flashruntime.protocol.tasks import TaskPayload
 
 MAX_EXPANDED_BYTES = 512 * 1024 * 1024
@@ -53,8 +54,18 @@ def _base(kind: str, parameters: CommandParameters | SearchParameters) -> TaskPa
             inputs=parameters.inputs,
             outputs=parameters.outputs,
             checkpoint=parameters.checkpoint,
+            resources=_asked(parameters),
         )
-    return TaskPayload(type=kind, command=parameters.command, inputs=parameters.inputs)
+    return TaskPayload(
+        type=kind,
+        command=parameters.command,
+        inputs=parameters.inputs,
+        resources=_asked(parameters),
+    )
+
+
+def _asked(parameters: PlacedParameters) -> Resources | None:
+    return parameters.resources if parameters.resources != Resources() else None
 
 
 def _payload(base: TaskPayload, params: Params) -> TaskPayload:

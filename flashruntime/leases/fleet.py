@@ -1,0 +1,119 @@
+"""Nodes as places for tasks: what each offers, and cordon and drain."""
+
+from dataclasses import replace
+
+from flashruntime.clock import Clock
+from flashruntime.leases import placement
+from flashruntime.leases.nodes import NODE_LIVE_NS, NodeRegistry
+from flashruntime.leases.placement import ANY_NODE, Offer
+from flashruntime.leases.record import EventDraft, JobRow, LeaseState, NodeRow, TaskRow
+from flashruntime.leases.store import LeaseStore, Transaction
+from flashruntime.leases.transitions import Change
+from flashruntime.protocol.events import EventType
+from flashruntime.protocol.jobs import JobRecord
+from flashruntime.protocol.nodes import NodeDuty, NodeOrder, NodeRecord
+from flashruntime.protocol.placement import NodeCapabilities
+from flashruntime.protocol.tasks import ClaimRequest
+
+_EVENTS = {
+    NodeDuty.ACTIVE: EventType.NODE_UNCORDONED,
+    NodeDuty.CORDONED: EventType.NODE_CORDONED,
+    NodeDuty.DRAINING: EventType.NODE_DRAINING,
+    NodeDuty.DRAINED: EventType.NODE_DRAINED,
+}
+
+
+class Fleet(NodeRegistry):
+    """What a node may be given. Orders are durable and survive its registrations."""
+
+    def __init__(self, store: LeaseStore, clock: Clock) -> None:
+        super().__init__(store, clock)
+        self._draining: set[str] = set()
+
+    def order_node(self, node_id: str, order: NodeOrder) -> NodeRecord:
+        """Cordon, drain or uncordon a node; the same order again changes nothing. NotFound."""
+        with self._store.transaction() as tx:
+            before = self._session(tx, node_id, None)
+            row = replace(before, duty=placement.ordered(before.duty, order))
+            if row.duty is not before.duty:
+                self._change(tx, row)
+            row = self._settled(tx, row)
+            running = tx.live_counts(row.node_id).get(row.node_id, 0)
+        if row.duty is NodeDuty.ACTIVE:
+            self._draining.discard(row.node_id)
+        elif row.duty is not NodeDuty.CORDONED:
+            self._draining.add(row.node_id)
+        return self._node_record(row, running)
+
+    def recall_draining(self, tx: Transaction) -> None:
+        """Take up the drains that an earlier coordinator has begun."""
+        self._draining = {row.node_id for row in tx.nodes() if row.duty is NodeDuty.DRAINING}
+
+    def _claimable_needs(
+        self, tx: Transaction, request: ClaimRequest, job: JobRow | None
+    ) -> tuple[str, ...]:
+        """Return which needs of queued tasks the asking node can take now; none if cordoned."""
+        row = tx.node(request.node_id)
+        if row is not None and row.duty is not NodeDuty.ACTIVE:
+            return ()
+        needs = tx.queued_needs() if job is None else [job.need]
+        if needs in ([ANY_NODE], []):
+            return tuple(needs)
+        declared = NodeCapabilities() if row is None else self._declared(row)
+        offer = placement.offer_of(declared, request.free)
+        return tuple(need for need in needs if placement.fits(need, offer))
+
+    def _job_record(self, tx: Transaction, job: JobRow) -> JobRecord:
+        record = super()._job_record(tx, job)
+        if job.need == ANY_NODE or job.state.terminal or not job.counts.pending:
+            return record
+        open_ones, closed = self._offers(tx)
+        words = placement.missing(job.need, open_ones, closed)
+        return record.model_copy(update={"waiting_for": words})
+
+    def _offers(self, tx: Transaction) -> tuple[dict[str, Offer], dict[str, Offer]]:
+        """Return what the nodes that are alive have: those that take tasks, and the others."""
+        since_ns = self._clock.monotonic_ns() - NODE_LIVE_NS
+        open_ones: dict[str, Offer] = {}
+        closed: dict[str, Offer] = {}
+        for node_id, seen_ns in self._seen_ns.items():
+            row = tx.node(node_id) if seen_ns >= since_ns else None
+            if row is not None:
+                takes = row.duty is NodeDuty.ACTIVE
+                offer = placement.offer_of(self._declared(row))
+                (open_ones if takes else closed)[node_id] = offer
+        return open_ones, closed
+
+    def _apply(self, tx: Transaction, before: TaskRow, change: Change) -> None:
+        super()._apply(tx, before, change)
+        if not self._draining:
+            return
+        for lease in (change.fenced, change.lease):
+            if lease is not None and lease.state is not LeaseState.LIVE:
+                self._settle(tx, lease.node_id)
+
+    def _end_job(
+        self, tx: Transaction, job: JobRow, ended: EventType, reason: str | None
+    ) -> JobRow:
+        job = super()._end_job(tx, job, ended, reason)
+        for node_id in self._draining:
+            self._settle(tx, node_id)
+        return job
+
+    def _settle(self, tx: Transaction, node_id: str) -> None:
+        row = tx.node(node_id) if node_id in self._draining else None
+        if row is not None:
+            self._settled(tx, row)
+
+    def _settled(self, tx: Transaction, row: NodeRow) -> NodeRow:
+        """Return a node, drained if it was being drained and has no lease left."""
+        if row.duty is not NodeDuty.DRAINING or tx.live_counts(row.node_id).get(row.node_id, 0):
+            return row
+        row = replace(row, duty=NodeDuty.DRAINED)
+        self._change(tx, row)
+        return row
+
+    def _change(self, tx: Transaction, row: NodeRow) -> None:
+        tx.put_node(row)
+        data = {"node_id": row.node_id}
+        self._append(tx, [EventDraft(_EVENTS[row.duty], None, None, None, data)])
