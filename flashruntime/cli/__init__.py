@@ -18,6 +18,10 @@ VERBS = {
     "cancel": "cancel a job",
     "serve": "run the coordinator",
     "work": "run a worker",
+    "nodes": "list the workers of a coordinator",
+    "cordon": "give workers no new tasks",
+    "uncordon": "give workers tasks again",
+    "drain": "let workers hand back their tasks",
     "verify": "verify the checkpoints of a tree",
     "verify-resume": "prove that a command resumes exactly",
 }

@@ -43,9 +43,12 @@ class NodeRegistry(Ledger):
         )
         with self._store.transaction() as tx:
             before = tx.node(row.node_id)
-            tx.put_node(row if before is None else replace(row, duty=before.duty))
+            row = row if before is None else replace(row, duty=before.duty)
+            tx.put_node(row)
         self._note(row.node_id)
-        return NodeRegistered(node_id=row.node_id, status="registered", session_id=row.session_id)
+        return NodeRegistered(
+            node_id=row.node_id, status="registered", session_id=row.session_id, duty=row.duty
+        )
 
     def node_heartbeat(self, node_id: str, beat: NodeHeartbeat) -> NodeRecord:
         """Note a sign of life; NotFound if unregistered, Superseded from an older session."""

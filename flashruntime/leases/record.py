@@ -234,8 +234,8 @@ class NodeRow:
 class ClaimQuery:
     """Which task a node may have: a waiting task is due once its `not_before_ns` <= `now_ns`.
 
-    Only tasks with one of `needs` are given. With `others_live`, a task whose `avoid_node` is `node_id` is held back for `patience_ns`
-    after it became due.
+    Only tasks with one of `needs` are given. With `others_live`, a task whose `avoid_node` is
+    `node_id` is held back for `patience_ns` after it became due.
     """
 
     node_id: str

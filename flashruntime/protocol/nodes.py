@@ -48,6 +48,7 @@ class NodeRegistered(OpenModel):
     node_id: str
     status: str
     session_id: str
+    duty: NodeDuty = NodeDuty.ACTIVE
 
 
 class NodeHeartbeat(OpenModel):
