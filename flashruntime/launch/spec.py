@@ -14,13 +14,15 @@ class WarmStart:
 
     `argv` is run; with `ranks`, in so many processes with the environment that torchrun would give
     them. With `wait`, an interpreter is made and waited for; else one that is ready is used, and
-    with `prepare` one is made for later launches.
+    with `prepare` one is made for later launches. With `imports` (`module:name,name` each) it is
+    one for every script of that Python and environment, has imported these, and never idles out.
     """
 
     argv: tuple[str, ...]
     ranks: int | None = None
     wait: bool = True
     prepare: bool = False
+    imports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

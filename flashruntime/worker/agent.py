@@ -43,13 +43,10 @@ class Agent:
         self._keep_attempts = keep_attempts
         self._home = WorkerHome(settings.work_dir, settings.node_id)
         machine = this_machine(environ)
-        self._attempts = Attempts(
-            tools,
-            AttemptSettings.of(settings, environ),
-            self._home,
-            stop,
-            Capacity(settings.slots, machine),
-        )
+        attempt_settings = AttemptSettings.of(settings, environ)
+        self._warmth = attempt_settings.warmth
+        capacity = Capacity(settings.slots, machine)
+        self._attempts = Attempts(tools, attempt_settings, self._home, stop, capacity)
         self._membership = Membership(
             settings, tools.client, stop, machine.resources, self._on_duty
         )
@@ -60,6 +57,8 @@ class Agent:
         check_writable(self._settings.checkpoint_root, "FLASHML_CHECKPOINT_ROOT")
         self._home.open()
         events.info("worker_started", node_id=self._settings.node_id, version=__version__)
+        if self._warmth is not None:
+            self._warmth.prepare()
         try:
             with self._membership.beating():
                 self._work()

@@ -8,6 +8,7 @@ from pathlib import Path
 from flashruntime.config import WorkerSettings
 from flashruntime.errors import ArtifactCorrupt, FlashError, InvalidInput, NotFound, Superseded
 from flashruntime.launch import outputs, torchrun
+from flashruntime.launch.cores import usable_cores
 from flashruntime.launch.environment import child_environment
 from flashruntime.launch.outputs import Placed
 from flashruntime.launch.progress import log_tail, read_progress
@@ -20,6 +21,7 @@ from flashruntime.worker.control import AttemptControl, NoticeOver, StopRequest
 from flashruntime.worker.heartbeat import Heartbeat
 from flashruntime.worker.output import OutputShipper
 from flashruntime.worker.ports import Tools
+from flashruntime.worker.warmth import Warmth, warmth_of
 from flashruntime.worker.workspace import Workspace
 
 LOST_GRACE_S = 0.5
@@ -30,15 +32,20 @@ MARGIN_OF_NOTICE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class AttemptSettings:
-    """Where attempts keep their files, and the environment from which they inherit."""
+    """Where attempts keep their files, the environment they inherit from, how they are started."""
 
     checkpoint_root: Path
     environ: Mapping[str, str]
+    warmth: Warmth | None = None
 
     @classmethod
     def of(cls, settings: WorkerSettings, environ: Mapping[str, str]) -> "AttemptSettings":
-        """Take what attempts need from the worker's settings."""
-        return cls(settings.checkpoint_root, environ)
+        """Take what attempts need from the worker's settings; several share its cores."""
+        shared = dict(environ)
+        if settings.slots > 1:
+            shared.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // settings.slots)))
+        warmth = warmth_of(shared, is_on=settings.warm_start)
+        return cls(settings.checkpoint_root, shared, warmth)
 
 
 class Execution:
@@ -149,12 +156,14 @@ class Execution:
             "FLASHML_ERROR_FILE": str(workspace.error_file),
             torchrun.ERROR_FILE_VARIABLE: str(workspace.torchrun_error_file),
         }
+        argv, warmth = tuple(lease.payload.command or ()), self._settings.warmth
         return LaunchSpec(
-            argv=tuple(lease.payload.command or ()),
+            argv=argv,
             cwd=workspace.files,
             env=child_environment(self._settings.environ, lease.payload.env, given),
             log_path=workspace.log,
             error_file=workspace.error_file,
+            warm=None if warmth is None else warmth.start_of(argv, workspace.files),
         )
 
     def _result(self) -> CompleteRequest | Evidence:

@@ -1,0 +1,63 @@
+"""A worker's warm interpreter: ready before a task comes, so that one lost elsewhere goes on here.
+
+It has imported what scripts of PyTorch need and nothing else, least of all a file of a job, and is
+forked for scripts that import PyTorch themselves. A job with variables of its own has one of its
+own, made once it has run here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+
+from flashruntime.launch import memory, warm
+from flashruntime.launch.environment import child_environment
+from flashruntime.launch.preload import modules_of, script_of
+from flashruntime.launch.spec import LaunchSpec, WarmStart
+from flashruntime.worker import events
+
+IMPORTS = ("torch:", "torch._dynamo:", "numpy:", "flashruntime.torch:")
+LEAST_MEMORY_BYTES = 1024**3
+_PYTHON = "python3"
+_TORCH = ("torch", "flashruntime.torch")
+
+
+@dataclass(frozen=True, slots=True)
+class Warmth:
+    """How the attempts of a worker are started warm; `environ` is what they inherit from."""
+
+    environ: Mapping[str, str]
+    imports: tuple[str, ...] = IMPORTS
+
+    def prepare(self) -> None:
+        """Make the interpreter in the background, where there is PyTorch to import."""
+        if find_spec("torch") is not None:
+            Thread(target=self._prepare, name="warm", daemon=True).start()
+
+    def start_of(self, argv: tuple[str, ...], files: Path) -> WarmStart | None:
+        """Return how a command may be forked; None if it imports nothing that takes long."""
+        script = script_of(argv)
+        modules = [] if script is None else modules_of(script, files)
+        if script is None or not modules:
+            return None
+        trains = any(module.startswith(_TORCH) for module in modules)
+        imports = self.imports if trains and not script.is_module else ()
+        return WarmStart(argv, wait=False, prepare=True, imports=imports)
+
+    def _prepare(self) -> None:
+        argv = (_PYTHON, "train.py")
+        env = child_environment(self.environ, {}, {})
+        start = WarmStart(argv, wait=False, imports=self.imports)
+        try:
+            warm.prepare(LaunchSpec(argv, Path("/"), env, Path("/dev/null"), warm=start))
+        except OSError as error:
+            events.warning("warm_start_failed", error=str(error))
+
+
+def warmth_of(environ: Mapping[str, str], *, is_on: bool) -> Warmth | None:
+    """Return how attempts are started warm; None if that is off, or there is little memory."""
+    limit_bytes = memory.limit_bytes()
+    if not is_on or 0 < limit_bytes < LEAST_MEMORY_BYTES:
+        return None
+    return Warmth(environ)
