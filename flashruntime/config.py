@@ -83,7 +83,7 @@ def labels(texts: Iterable[str], setting: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in filter(None, map(str.strip, texts)):
         key, equals, value = text.partition("=")
-        if not equals or not re.match(LABEL_KEY, key) or not re.match(LABEL_VALUE, value):
+        if not equals or not re.fullmatch(LABEL_KEY, key) or not re.fullmatch(LABEL_VALUE, value):
             raise ConfigError(
                 f"{setting}: {text!r} must be key=value of letters, digits, '.', '_' and '-' (in a "
                 "key also '/'), at most 128 and 63 of them, each beginning and ending with a "

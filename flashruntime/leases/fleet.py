@@ -15,6 +15,7 @@ from flashruntime.protocol.nodes import NodeDuty, NodeOrder, NodeRecord
 from flashruntime.protocol.placement import NodeCapabilities
 from flashruntime.protocol.tasks import ClaimRequest
 
+MAX_NEEDS = 8
 _EVENTS = {
     NodeDuty.ACTIVE: EventType.NODE_UNCORDONED,
     NodeDuty.CORDONED: EventType.NODE_CORDONED,
@@ -29,6 +30,7 @@ class Fleet(NodeRegistry):
     def __init__(self, store: LeaseStore, clock: Clock) -> None:
         super().__init__(store, clock)
         self._draining: set[str] = set()
+        self._has_recalled = False
 
     def order_node(self, node_id: str, order: NodeOrder) -> NodeRecord:
         """Cordon, drain or uncordon a node; the same order again changes nothing. NotFound."""
@@ -45,8 +47,10 @@ class Fleet(NodeRegistry):
             self._draining.add(row.node_id)
         return self._node_record(row, running)
 
-    def recall_draining(self, tx: Transaction) -> None:
-        """Take up the drains that an earlier coordinator has begun."""
+    def _recall(self, tx: Transaction) -> None:
+        """Take up what an earlier coordinator has queued, and the drains that it has begun."""
+        self._has_recalled = True
+        self._needs.update(tx.queued_needs())
         self._draining = {row.node_id for row in tx.nodes() if row.duty is NodeDuty.DRAINING}
 
     def _claimable_needs(
@@ -56,12 +60,19 @@ class Fleet(NodeRegistry):
         row = tx.node(request.node_id)
         if row is not None and row.duty is not NodeDuty.ACTIVE:
             return ()
-        needs = tx.queued_needs() if job is None else [job.need]
-        if needs in ([ANY_NODE], []):
-            return tuple(needs)
+        needs = self._queued_needs(tx) if job is None else (job.need,)
+        if needs in {(ANY_NODE,), ()}:
+            return needs
         declared = NodeCapabilities() if row is None else self._declared(row)
         offer = placement.offer_of(declared, request.free)
         return tuple(need for need in needs if placement.fits(need, offer))
+
+    def _queued_needs(self, tx: Transaction) -> tuple[str, ...]:
+        """Return the needs of queued tasks: as remembered, or of many needs as they are queued."""
+        if not self._has_recalled:
+            self._recall(tx)
+        known = self._needs
+        return tuple(known if len(known) <= MAX_NEEDS else tx.queued_needs())
 
     def _job_record(self, tx: Transaction, job: JobRow) -> JobRecord:
         record = super()._job_record(tx, job)

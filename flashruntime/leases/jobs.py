@@ -65,6 +65,7 @@ class JobBook(Ledger):
         )
         _check_prefix(job)
         job = tx.add_job(job, dump_model(spec))
+        self._needs.add(job.need)
         data: dict[str, JsonValue] = {"name": job.name, "tasks": len(submission.payloads)}
         self._append(tx, [of_job(EventType.JOB_ACCEPTED, job, data)])
         for chunk in _chunks(submission.payloads):

@@ -62,7 +62,7 @@ class LeaseManager(Fleet, JobBook, ObjectIndex):
         """Give every live lease and every waiting task its full time again; call it once, first."""
         with self._store.transaction() as tx:
             rearmed = tx.rearm(self._clock.monotonic_ns())
-            self.recall_draining(tx)
+            self._recall(tx)
             data: dict[str, JsonValue] = {"live_leases": rearmed}
             draft = EventDraft(EventType.COORDINATOR_STARTED, None, None, None, data)
             self._append(tx, [draft])

@@ -1,7 +1,7 @@
 """The operations of a transaction in SQL; each is answered by an index."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
@@ -35,16 +35,7 @@ _DUE = """SELECT * FROM tasks WHERE state='PENDING' AND not_before_ns>0 AND not_
     AND need=:need AND (NOT :others OR avoid_node IS NOT :node OR not_before_ns<=:now-:patience)"""
 _READY = "SELECT * FROM tasks WHERE state='PENDING' AND not_before_ns=0 AND need=:need"
 # From each need to the next one, so that the number of tasks between them costs nothing.
-_NEEDS = """WITH RECURSIVE ready(need) AS (
-    SELECT min(need) FROM tasks WHERE state='PENDING' AND not_before_ns=0
-    UNION ALL SELECT (SELECT min(need) FROM tasks WHERE state='PENDING' AND not_before_ns=0
-        AND need>ready.need) FROM ready WHERE ready.need IS NOT NULL),
-waiting(need) AS (
-    SELECT min(need) FROM tasks WHERE state='PENDING' AND not_before_ns>0
-    UNION ALL SELECT (SELECT min(need) FROM tasks WHERE state='PENDING' AND not_before_ns>0
-        AND need>waiting.need) FROM waiting WHERE waiting.need IS NOT NULL)
-SELECT need FROM ready WHERE need IS NOT NULL UNION
-SELECT need FROM waiting WHERE need IS NOT NULL"""
+_NEXT_NEED = "SELECT min(need) FROM tasks WHERE state='PENDING' AND not_before_ns{} AND need{}?"
 _ONE_JOB = " AND job_seq=:job_seq"
 _WAITING_ORDER: Callable[[TaskRow], tuple[int, ...]] = attrgetter("waiting_order")
 _READY_ORDER: Callable[[TaskRow], tuple[int, ...]] = attrgetter("ready_order")
@@ -141,7 +132,13 @@ class SqliteTransaction:
 
     def queued_needs(self) -> list[str]:
         """Return the needs that PENDING tasks have, each once."""
-        return [str(found[0]) for found in self._db.execute(_NEEDS)]
+        return sorted({need for wait in ("=0", ">0") for need in self._needs(wait)})
+
+    def _needs(self, wait: str) -> Iterator[str]:
+        found = self._one(_NEXT_NEED.format(wait, ">="), "")
+        while found is not None and found[0] is not None:
+            yield str(found[0])
+            found = self._one(_NEXT_NEED.format(wait, ">"), found[0])
 
     def next_claimable(self, query: ClaimQuery) -> TaskRow | None:
         """Return the due task longest waiting, else the first ready one by job and index."""

@@ -23,6 +23,7 @@ from flashruntime.leases.record import NodeRow, ObjectRow, Submission
 from flashruntime.leases.sqlite import LOCK_NAME, SqliteStore
 from flashruntime.protocol.failures import Decision, FailureClass, RecoveryAction
 from flashruntime.protocol.jobs import JobSpec
+from flashruntime.protocol.nodes import NodeDuty
 from flashruntime.protocol.tasks import (
     ClaimRequest,
     CompleteRequest,
@@ -232,6 +233,7 @@ CHILD = """
     from flashruntime.leases.record import Submission
     from flashruntime.leases.sqlite import SqliteStore
     from flashruntime.protocol.jobs import JobSpec
+from flashruntime.protocol.nodes import NodeDuty
     from flashruntime.protocol.tasks import *
 
     manager = LeaseManager(SqliteStore(Path(sys.argv[1])), SystemClock())
@@ -256,13 +258,13 @@ CHILD = """
 """
 
 
-def job_spec() -> JobSpec:
+def job_spec(**asks: object) -> JobSpec:
     return JobSpec.model_validate(
         {
             "apiVersion": "flashml.dev/v1alpha1",
             "kind": "Job",
             "metadata": {"name": "j"},
-            "spec": {"workload": {"type": "command", "parameters": {"command": ["true"]}}},
+            "spec": {"workload": {"type": "command", "parameters": {"command": ["true"], **asks}}},
         }
     )
 
@@ -339,6 +341,45 @@ def test_no_hot_call_walks_a_table(store: SqliteStore, call: str) -> None:
             assert "TEMP B-TREE" not in plan, (sql, plan)
 
 
+@pytest.mark.parametrize("needs", [1, 20])
+def test_what_fits_no_node_costs_a_claim_nothing_for_its_number(
+    store: SqliteStore, needs: int
+) -> None:
+    """The work of the database in a claim, for heads of 100 and of 3,000 tasks that do not fit."""
+    manager = LeaseManager(store, SystemClock())
+    manager.start()
+    steps = []
+    for tasks in (100, 2_900):
+        for number in range(needs):
+            spec = job_spec(resources={"cpus": 1 + number})
+            payloads = (TaskPayload(type="command"),) * (tasks // needs)
+            job_id = f"job-{tasks}-{number}"
+            manager.submit(Submission(job_id, spec, payloads, 30.0, None, "d"))
+        last = Submission(
+            f"small-{tasks}", job_spec(), (TaskPayload(type="c"),) * 2, 30.0, None, ""
+        )
+        manager.submit(last)
+        steps.append(_steps(store, manager))
+    assert steps[1] < 1.2 * steps[0]
+
+
+def _steps(store: SqliteStore, manager: LeaseManager) -> int:
+    count = 0
+
+    def step() -> int:
+        nonlocal count
+        count += 1
+        return 0
+
+    for measured in (False, True):
+        store._db.set_progress_handler(step if measured else None, 10)
+        lease = manager.claim(ClaimRequest(node_id="w"))
+        store._db.set_progress_handler(None, 0)
+        assert lease is not None
+        assert lease.job_id.startswith("small")
+    return count
+
+
 def _call(manager: LeaseManager, call: str, lease_id: str, key: str, dead: str) -> None:
     decision = Decision(
         failure_class=FailureClass.UNKNOWN,
@@ -370,6 +411,13 @@ def _call(manager: LeaseManager, call: str, lease_id: str, key: str, dead: str) 
 def test_a_ledger_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite3"
     SqliteStore(path).close()
+    for index in ("tasks_ready", "tasks_waiting_of_need"):
+        _run_sql(path, f"DROP INDEX {index}")
+    _run_sql(path, "CREATE INDEX tasks_ready ON tasks (job_seq, idx)"
+                   " WHERE state = 'PENDING' AND not_before_ns = 0")  # fmt: skip
+    for column in ("tasks DROP COLUMN need", "jobs DROP COLUMN need", "nodes DROP COLUMN duty"):
+        _run_sql(path, f"ALTER TABLE {column}")
+    _run_sql(path, "INSERT INTO nodes VALUES ('n', 's', NULL, '2026-01-01T00:00:00+00:00', '{}')")
     _run_sql(path, "ALTER TABLE tasks DROP COLUMN same_run")
     _run_sql(path, "INSERT INTO tasks VALUES ('t', 'j', 1, 0, 'PENDING', NULL, NULL, 0, 2, 0, 0,"
                    " -1, 0, 0, NULL, NULL, NULL, NULL)")  # fmt: skip
@@ -377,7 +425,10 @@ def test_a_ledger_of_the_version_before_is_brought_up_to_date(tmp_path: Path) ->
     for _ in range(2):
         store = SqliteStore(path)
         with store.transaction() as tx:
-            task = tx.task("t")
+            task, node = tx.task("t"), tx.node("n")
+            assert tx.queued_needs() == [""]
         store.close()
         assert task is not None
-        assert (task.errors, task.same_run) == (2, 0)
+        assert node is not None
+        assert (task.errors, task.same_run, task.need) == (2, 0, "")
+        assert node.duty is NodeDuty.ACTIVE
