@@ -16,6 +16,7 @@ class WarmStart:
     them. With `wait`, an interpreter is made and waited for; else one that is ready is used, and
     with `prepare` one is made for later launches. With `imports` (`module:name,name` each) it is
     one for every script of that Python and environment, has imported these, and never idles out.
+    The variables `late` are those that no import reads: an interpreter is started without them.
     """
 
     argv: tuple[str, ...]
@@ -23,6 +24,7 @@ class WarmStart:
     wait: bool = True
     prepare: bool = False
     imports: tuple[str, ...] = ()
+    late: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class Interpreter:
         self._names: frozenset[str] = frozenset()
         self.state = State.IMPORTING
         self.has_idled_out = False
-        env = _shared(ranks.with_defaults(spec.env, start.ranks))
+        env = _shared(ranks.with_defaults(spec.env, start.ranks), start.late)
         env |= {_MODULES: " ".join(start.imports or modules_of(script, spec.cwd))}
         env |= {_STORE: "1"} if start.ranks else {}
         env |= {_STAYS: "1"} if start.imports else {}
@@ -223,7 +223,7 @@ def _known(spec: LaunchSpec, start: WarmStart) -> tuple[object, Script] | None:
         if script.is_module:
             return None
         head = (*head[:-1], *start.imports)
-    shared = tuple(sorted(_shared(env).items()))
+    shared = tuple(sorted(_shared(env, start.late).items()))
     return (head, shared, bool(start.ranks), keepers.inherited_state()), script
 
 
@@ -237,9 +237,9 @@ def _is_program(name: str, cwd: Path, path: str | None) -> bool:
         return False
 
 
-def _shared(env: dict[str, str]) -> dict[str, str]:
+def _shared(env: dict[str, str], late: frozenset[str]) -> dict[str, str]:
     """What all attempts have in common."""
-    late = {*ERROR_FILES, VISIBLE}
+    late = late | {*ERROR_FILES, VISIBLE}
     own = {name for name in env if name.startswith(_OWN_PREFIX) or name in late}
     return {name: value for name, value in env.items() if name not in own}
 

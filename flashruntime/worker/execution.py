@@ -156,14 +156,15 @@ class Execution:
             "FLASHML_ERROR_FILE": str(workspace.error_file),
             torchrun.ERROR_FILE_VARIABLE: str(workspace.torchrun_error_file),
         }
-        argv, warmth = tuple(lease.payload.command or ()), self._settings.warmth
+        argv, job = tuple(lease.payload.command or ()), lease.payload.env
+        warmth = self._settings.warmth
         return LaunchSpec(
             argv=argv,
             cwd=workspace.files,
-            env=child_environment(self._settings.environ, lease.payload.env, given),
+            env=child_environment(self._settings.environ, job, given),
             log_path=workspace.log,
             error_file=workspace.error_file,
-            warm=None if warmth is None else warmth.start_of(argv, workspace.files),
+            warm=None if warmth is None else warmth.start_of(argv, workspace.files, job),
         )
 
     def _result(self) -> CompleteRequest | Evidence:

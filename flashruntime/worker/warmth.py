@@ -1,8 +1,8 @@
 """A worker's warm interpreter: ready before a task comes, so that one lost elsewhere goes on here.
 
-It has imported what scripts of PyTorch need and nothing else, least of all a file of a job, and is
-forked for scripts that import PyTorch themselves. A job with variables of its own has one of its
-own, made once it has run here.
+It has imported what scripts of PyTorch need and is forked for those that import PyTorch themselves.
+No interpreter that outlives a job has been given a file or a variable of one: jobs whose variables
+may change what is imported start cold.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Thread
 
 from flashruntime.launch import memory, warm
-from flashruntime.launch.environment import child_environment
+from flashruntime.launch.environment import child_environment, may_change_imports
 from flashruntime.launch.preload import modules_of, script_of
 from flashruntime.launch.spec import LaunchSpec, WarmStart
 from flashruntime.worker import events
@@ -35,15 +35,20 @@ class Warmth:
         if find_spec("torch") is not None:
             Thread(target=self._prepare, name="warm", daemon=True).start()
 
-    def start_of(self, argv: tuple[str, ...], files: Path) -> WarmStart | None:
-        """Return how a command may be forked; None if it imports nothing that takes long."""
-        script = script_of(argv)
+    def start_of(
+        self, argv: tuple[str, ...], files: Path, job: Mapping[str, str]
+    ) -> WarmStart | None:
+        """Return how a command may be forked, `job` being the job's own variables.
+
+        None if they may change an import, or if nothing that takes long is imported.
+        """
+        script = None if any(map(may_change_imports, job)) else script_of(argv)
         modules = [] if script is None else modules_of(script, files)
         if script is None or not modules:
             return None
         trains = any(module.startswith(_TORCH) for module in modules)
         imports = self.imports if trains and not script.is_module else ()
-        return WarmStart(argv, wait=False, prepare=True, imports=imports)
+        return WarmStart(argv, wait=False, prepare=True, imports=imports, late=frozenset(job))
 
     def _prepare(self) -> None:
         argv = (_PYTHON, "train.py")
