@@ -23,6 +23,8 @@ from flashruntime.worker.ports import Tools
 from flashruntime.worker.workspace import WorkerHome, check_writable
 
 CLAIM_WAIT_S = 20.0
+# What is free is said with the claim; the end of a task that asked for some may change it.
+BUSY_WAIT_S = 1.0
 
 
 class Agent:
@@ -109,13 +111,13 @@ class Agent:
         request = ClaimRequest(
             node_id=self._settings.node_id,
             session_id=self._membership.session_id,
-            wait_s=CLAIM_WAIT_S,
+            wait_s=CLAIM_WAIT_S if self._attempts.nothing_taken else BUSY_WAIT_S,
             claim_id=uuid4().hex,
             free=self._attempts.free(),
         )
         found = self._asking.ask(lambda: self._tools.client.claim(request))
         if isinstance(found, Exception):
-            self._membership.lose_session()
+            self._membership.lose_session(request.session_id)
             self._asking.refused("claim_refused", found)
             return None
         if found is not None and self._stop.requested:

@@ -47,6 +47,12 @@ class Attempts:
         with self._stop.changed:
             return self._capacity.free()
 
+    @property
+    def nothing_taken(self) -> bool:
+        """Whether everything but slots is free."""
+        with self._stop.changed:
+            return self._capacity.nothing_taken
+
     def start(self, lease: Lease, *, keep: bool) -> None:
         """Run an attempt in the background; with `keep` its directory stays."""
         with self._stop.changed:

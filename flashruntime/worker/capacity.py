@@ -22,6 +22,11 @@ class Capacity:
         """Whether no attempt has anything."""
         return not self._taken
 
+    @property
+    def nothing_taken(self) -> bool:
+        """Whether no attempt has more than a slot."""
+        return all(asked == Resources() for asked, _ in self._taken.values())
+
     def take(self, lease_id: str, asked: Resources | None) -> tuple[str, ...]:
         """Take a slot and what is asked for; return the accelerators that it now has."""
         asked = asked or Resources()

@@ -21,7 +21,8 @@ NODE_BEAT_S = 5.0
 class Membership:
     """One registration for all slots; `on_duty` is called with each new duty.
 
-    Whoever hears of a duty first, an answer or a stream, passes it to `obey`.
+    Whoever hears of a duty first, an answer or a stream, passes it to `obey`; whoever hears that a
+    session is over passes it to `lose_session`.
     """
 
     def __init__(
@@ -67,10 +68,11 @@ class Membership:
             events.info("worker_registered", node_id=answer.node_id, session_id=answer.session_id)
             self.obey(answer.duty)
 
-    def lose_session(self) -> None:
-        """Forget the session, so that a new one is opened."""
+    def lose_session(self, session_id: str | None) -> None:
+        """Forget a session if it is still the one in use, so that a new one is opened."""
         with self._stop.changed:
-            self.session_id = None
+            if self.session_id == session_id:
+                self.session_id = None
             self._stop.changed.notify_all()
 
     def obey(self, duty: NodeDuty) -> None:
@@ -103,7 +105,7 @@ class Membership:
                 self.obey(self._client.node_heartbeat(self._settings.node_id, beat).duty)
             except (NotFound, Superseded, Conflict) as error:
                 events.warning("session_lost", session_id=session_id, error=str(error))
-                self.lose_session()
+                self.lose_session(session_id)
             except CoordinatorUnreachable as error:
                 events.warning("node_heartbeat_unanswered", error=str(error))
             except Exception as error:  # noqa: BLE001 (thread boundary: the worker goes on)

@@ -143,6 +143,46 @@ def test_a_worker_that_leaves_hands_back_all_its_tasks_at_no_cost(stack: Stack) 
     assert [(task.state, task.errors) for task in tasks] == [("PENDING", 0)] * 2
 
 
+def test_a_killed_worker_takes_the_trees_of_all_its_tasks_along(stack: Stack) -> None:
+    """L18: other workers take the tasks, and the losses count as no errors."""
+    worker = stack.start_worker("first", FLASHML_SLOTS="2")
+    job_id = submit(stack, "a", "b", lease_seconds=1.0)
+    pids = started(stack, "a") + started(stack, "b")
+    worker.signal(signal.SIGKILL)
+    all_dead(stack, pids)
+    go(stack, "a", "b")
+    stack.start_worker("second", FLASHML_SLOTS="2")
+    assert stack.ended(job_id).state is JobState.SUCCEEDED
+    tasks = stack.client.tasks(job_id)
+    assert [(task.node_id, task.attempts, task.errors) for task in tasks] == [("second", 2, 0)] * 2
+
+
+def test_results_of_several_tasks_wait_for_their_coordinator(stack: Stack) -> None:
+    stack.start_worker("only", FLASHML_SLOTS="2")
+    job_id = submit(stack, "a", "b", lease_seconds=1.0)
+    pids = started(stack, "a") + started(stack, "b")
+    stack.coordinator.signal(signal.SIGKILL)
+    stack.coordinator.exit_code()
+    go(stack, "a", "b")
+    stack.until(lambda: not any(map(is_alive, pids[::3])))
+    stack.start_coordinator()
+    assert stack.ended(job_id).state is JobState.SUCCEEDED
+    assert [task.attempts for task in stack.client.tasks(job_id)] == [1, 1]
+
+
+def test_what_a_task_gives_back_is_offered_soon(stack: Stack) -> None:
+    """Though another slot was free all the time, and its claim under way."""
+    stack.start_worker("only", FLASHML_SLOTS="2")
+    cores = stack.client.nodes()[0].capabilities.cpus
+    jobs = [submit(stack, name, resources={"cpus": cores}) for name in "ab"]
+    started(stack, "a")
+    assert stack.client.job(jobs[1]).waiting_for is None, "a node offers it, when it is empty"
+    go(stack, "a", "b")
+    begin = time.monotonic()
+    assert stack.ended(jobs[1]).state is JobState.SUCCEEDED
+    assert time.monotonic() - begin < 10.0
+
+
 def test_a_cancelled_task_ends_with_its_whole_tree(stack: Stack) -> None:
     stack.start_worker("wide", FLASHML_SLOTS="2")
     kept, dropped = submit(stack, "kept"), submit(stack, "dropped", lease_seconds=1.5)

@@ -17,11 +17,14 @@ from flashruntime.worker.execution import AttemptSettings
 def test_attempts_take_and_give_back_slots_resources_and_accelerators() -> None:
     whole = Resources(cpus=4, memory_bytes=100, accelerators=3)
     capacity = Capacity(2, Machine(whole, ("0", "1", "5")))
+    assert capacity.nothing_taken
     assert capacity.take("a", Resources(cpus=3, accelerators=2)) == ("0", "1")
     assert capacity.free() == Resources(cpus=1, memory_bytes=100, accelerators=1)
     assert capacity.take("b", None) == ()
     assert not capacity.has_room
+    assert not capacity.nothing_taken
     capacity.give_back("a")
+    assert capacity.nothing_taken, "a slot alone takes nothing"
     assert capacity.take("c", Resources(accelerators=1)) == ("0",)
     capacity.give_back("b")
     capacity.give_back("c")
