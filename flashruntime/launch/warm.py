@@ -203,12 +203,13 @@ def find(spec: LaunchSpec) -> Interpreter | None:
     return found if found.suits(spec) else None
 
 
-def prepare(spec: LaunchSpec) -> None:
-    """Make the interpreter that a later launch may be forked from."""
+def prepare(spec: LaunchSpec) -> Interpreter | None:
+    """Return the interpreter that a later launch may be forked from, made where there is none."""
     start = spec.warm
     known = None if start is None else _known(spec, start)
-    if start is not None and known is not None:
-        _pool.get(known[0], lambda: Interpreter(known[1], spec, start))
+    if start is None or known is None:
+        return None
+    return _pool.get(known[0], lambda: Interpreter(known[1], spec, start))
 
 
 def _known(spec: LaunchSpec, start: WarmStart) -> tuple[object, Script] | None:

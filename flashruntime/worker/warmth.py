@@ -55,9 +55,12 @@ class Warmth:
         env = child_environment(self.environ, {}, {})
         start = WarmStart(argv, wait=False, imports=self.imports)
         try:
-            warm.prepare(LaunchSpec(argv, Path("/"), env, Path("/dev/null"), warm=start))
+            made = warm.prepare(LaunchSpec(argv, Path("/"), env, Path("/dev/null"), warm=start))
         except OSError as error:
             events.warning("warm_start_failed", error=str(error))
+            return
+        if made is not None:
+            made.when_settled(lambda: events.info("warm_settled", state=made.state.name))
 
 
 def warmth_of(environ: Mapping[str, str], *, is_on: bool) -> Warmth | None:
