@@ -45,6 +45,7 @@ class NodeRegistry(Ledger):
             before = tx.node(row.node_id)
             row = row if before is None else replace(row, duty=before.duty)
             tx.put_node(row)
+        self._known.pop(row.node_id, None)
         self._note(row.node_id)
         return NodeRegistered(
             node_id=row.node_id, status="registered", session_id=row.session_id, duty=row.duty
