@@ -165,6 +165,12 @@ class _Pool:
             old.retire()
         return found
 
+    def drop(self, key: object) -> None:
+        with self._lock:
+            old = self._all.pop(key, None)
+        if old is not None:
+            old.retire()
+
     def clear(self) -> None:
         with self._lock:
             everything, self._all = list(self._all.values()), {}
@@ -210,6 +216,14 @@ def prepare(spec: LaunchSpec) -> Interpreter | None:
     if start is None or known is None:
         return None
     return _pool.get(known[0], lambda: Interpreter(known[1], spec, start))
+
+
+def retire(spec: LaunchSpec) -> None:
+    """Let the interpreter of `spec` end once the processes that it has forked have."""
+    start = spec.warm
+    known = None if start is None else _known(spec, start)
+    if known is not None:
+        _pool.drop(known[0])
 
 
 def _known(spec: LaunchSpec, start: WarmStart) -> tuple[object, Script] | None:

@@ -1,5 +1,6 @@
 """Nodes as places for tasks: what each offers, and cordon and drain."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from flashruntime.clock import Clock
@@ -11,11 +12,12 @@ from flashruntime.leases.store import LeaseStore, Transaction
 from flashruntime.leases.transitions import Change
 from flashruntime.protocol.events import EventType
 from flashruntime.protocol.jobs import JobRecord
-from flashruntime.protocol.nodes import NodeDuty, NodeOrder, NodeRecord
-from flashruntime.protocol.placement import NodeCapabilities
+from flashruntime.protocol.nodes import NodeDuty, NodeHeartbeat, NodeOrder, NodeRecord
+from flashruntime.protocol.placement import MAX_IMPORTS, NodeCapabilities
 from flashruntime.protocol.tasks import ClaimRequest
 
 MAX_NEEDS = 8
+MAX_IMPORTING = 32
 _EVENTS = {
     NodeDuty.ACTIVE: EventType.NODE_UNCORDONED,
     NodeDuty.CORDONED: EventType.NODE_CORDONED,
@@ -31,6 +33,7 @@ class Fleet(NodeRegistry):
         super().__init__(store, clock)
         self._draining: set[str] = set()
         self._has_recalled = False
+        self._imports: dict[str, tuple[str, ...]] = {}
 
     def order_node(self, node_id: str, order: NodeOrder) -> NodeRecord:
         """Cordon, drain or uncordon a node; the same order again changes nothing. NotFound."""
@@ -46,6 +49,22 @@ class Fleet(NodeRegistry):
         elif row.duty is not NodeDuty.CORDONED:
             self._draining.add(row.node_id)
         return self._node_record(row, running)
+
+    def node_heartbeat(self, node_id: str, beat: NodeHeartbeat) -> NodeRecord:
+        """Note a sign of life; NotFound if unregistered, Superseded from an older session."""
+        record = super().node_heartbeat(node_id, beat)
+        if not self._imports:
+            return record
+        words = dict.fromkeys(word for each in self._imports.values() for word in each)
+        return record.model_copy(update={"imports": list(words)[:MAX_IMPORTS]})
+
+    def _hear_imports(self, job_id: str, words: Sequence[str] | None) -> None:
+        """Remember what a job's script imports, of the jobs heard of last, until it has ended."""
+        if words:
+            self._imports.pop(job_id, None)
+            self._imports[job_id] = tuple(words)
+        while len(self._imports) > MAX_IMPORTING:
+            self._imports.pop(next(iter(self._imports)))
 
     def _recall(self, tx: Transaction) -> None:
         """Take up what an earlier coordinator has queued, and the drains that it has begun."""
@@ -107,6 +126,7 @@ class Fleet(NodeRegistry):
         self, tx: Transaction, job: JobRow, ended: EventType, reason: str | None
     ) -> JobRow:
         job = super()._end_job(tx, job, ended, reason)
+        self._imports.pop(job.job_id, None)
         for node_id in self._draining:
             self._settle(tx, node_id)
         return job

@@ -160,6 +160,7 @@ class LeaseManager(Fleet, JobBook, ObjectIndex):
             task, lease = attempt(tx, lease_id)
             if transitions.holds(task, lease_id):
                 self._note(lease.node_id)
+                self._hear_imports(lease.job_id, request.imports)
                 change = transitions.renew(task, lease, now_ns, request.step, metrics_json)
                 self._apply(tx, task, change)
                 return views.lease_status(change.lease or lease, self._clock.utc_now())

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from flashruntime.protocol.base import NodeId, OpenModel
-from flashruntime.protocol.placement import NodeCapabilities
+from flashruntime.protocol.placement import Imports, NodeCapabilities
 
 
 class NodeDuty(StrEnum):
@@ -60,7 +60,8 @@ class NodeHeartbeat(OpenModel):
 class NodeRecord(OpenModel):
     """A node as the coordinator sees it; `idle_s` is the time since its last sign of life.
 
-    `running` counts its live leases.
+    `running` counts its live leases. In answers to its heartbeats, `imports` are those of the
+    scripts that run anywhere, for it may have to go on with one.
     """
 
     node_id: str
@@ -72,6 +73,7 @@ class NodeRecord(OpenModel):
     duty: NodeDuty = NodeDuty.ACTIVE
     running: int = 0
     capabilities: NodeCapabilities = NodeCapabilities()
+    imports: Imports = []
 
 
 class NodePage(OpenModel):

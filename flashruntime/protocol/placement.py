@@ -19,6 +19,13 @@ MemoryBytes = Annotated[int, Field(strict=True, ge=0, le=2**50)]
 Accelerators = Annotated[int, Field(strict=True, ge=0, le=MAX_ACCELERATORS)]
 
 
+MAX_IMPORTS = 64
+IMPORT_WORD = r"^[A-Za-z_][A-Za-z0-9_.]{0,127}:[A-Za-z0-9_,]{0,1024}$"
+Imports = Annotated[
+    list[Annotated[str, StringConstraints(pattern=IMPORT_WORD)]], Field(max_length=MAX_IMPORTS)
+]
+
+
 class Resources(WireModel):
     """Cores, bytes of memory and accelerators; what is 0 is not asked for.
 

@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 from flashruntime.protocol.base import NodeId, ObjectKey, OpenModel, Sha256, WireModel
 from flashruntime.protocol.failures import Decision, Evidence
 from flashruntime.protocol.jobs import Checkpoints, InputFile, Outputs, Params
-from flashruntime.protocol.placement import Resources
+from flashruntime.protocol.placement import Imports, Resources
 
 Metrics = dict[str, JsonValue]
 
@@ -77,10 +77,11 @@ class Lease(OpenModel):
 
 
 class HeartbeatRequest(OpenModel):
-    """Sign of life of an attempt."""
+    """Sign of life of an attempt; once, what its script imports (`module:name,name` each)."""
 
     step: int | None = Field(default=None, ge=0, le=2**53)
     metrics: Metrics | None = None
+    imports: Imports | None = None
 
 
 class LeaseStatus(OpenModel):

@@ -52,6 +52,8 @@ class Agent:
         self._membership = Membership(
             settings, tools.client, stop, machine.resources, self._on_duty
         )
+        if self._warmth is not None:
+            self._membership.on_imports = self._warmth.learn
         self._asking = Asking(settings.coordinator_url, stop)
 
     def run(self) -> None:

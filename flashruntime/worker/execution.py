@@ -21,7 +21,7 @@ from flashruntime.worker.control import AttemptControl, NoticeOver, StopRequest
 from flashruntime.worker.heartbeat import Heartbeat
 from flashruntime.worker.output import OutputShipper
 from flashruntime.worker.ports import Tools
-from flashruntime.worker.warmth import Warmth, warmth_of
+from flashruntime.worker.warmth import Warmth, imported_by, warmth_of
 from flashruntime.worker.workspace import Workspace
 
 LOST_GRACE_S = 0.5
@@ -65,6 +65,7 @@ class Execution:
         self._workspace = workspace
         self._stop = stop
         self._control = AttemptControl(stop)
+        self._heartbeat = Heartbeat(lease, tools.connect, self._control, workspace.step_file)
         self._placed: dict[str, Placed] = {}
 
     def run(self) -> None:
@@ -72,9 +73,7 @@ class Execution:
         lease, control = self._lease, self._control
         ids = {"lease_id": lease.lease_id, "task_id": lease.task_id}
         with ExitStack() as stack:
-            stack.enter_context(
-                Heartbeat(lease, self._tools.connect, control, self._workspace.step_file)
-            )
+            stack.enter_context(self._heartbeat)
             output = OutputShipper(lease.lease_id, self._tools.client, control, self._workspace.log)
             stack.enter_context(output)
             try:
@@ -120,6 +119,7 @@ class Execution:
         process = self._tools.launcher.launch(self._spec(), control.process_ended)
         try:
             events.info("attempt_started", lease_id=self._lease.lease_id)
+            self._tell_imports()
             control.await_change()
             if stop.requested and control.lost is None:
                 margin_s = min(MAX_MARGIN_S, stop.notice_s * MARGIN_OF_NOTICE)
@@ -140,6 +140,12 @@ class Execution:
                 "ranks": torchrun.ranks_of(self._lease.payload.command or ()),
             }
         )
+
+    def _tell_imports(self) -> None:
+        """Let workers that may have to go on with this script know what it imports."""
+        if self._settings.warmth is not None:
+            argv = tuple(self._lease.payload.command or ())
+            self._heartbeat.imports = imported_by(argv, self._workspace.files) or None
 
     def _spec(self) -> LaunchSpec:
         lease, workspace = self._lease, self._workspace

@@ -23,7 +23,8 @@ class Heartbeat:
     """Renews a lease until it is closed; a refusal is the loss of the lease.
 
     While the coordinator cannot be reached it goes on trying, also beyond the lease. The interval
-    has an upper bound, for a beat carries the step, and its refusal a cancellation.
+    has an upper bound, for a beat carries the step, and its refusal a cancellation. `imports` are
+    told once.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Heartbeat:
         self._connect = connect
         self._control = control
         self._step_file = step_file
+        self.imports: list[str] | None = None
         self._closed = Event()
         self._thread = Thread(target=self._run, name="heartbeat", daemon=True)
 
@@ -70,8 +72,9 @@ class Heartbeat:
                 self._warn("heartbeat_failed", error)
 
     def _beat(self, client: Coordinator) -> None:
-        step = read_progress(self._step_file).step
-        client.heartbeat(self._lease.lease_id, HeartbeatRequest(step=step))
+        step, imports = read_progress(self._step_file).step, self.imports
+        client.heartbeat(self._lease.lease_id, HeartbeatRequest(step=step, imports=imports))
+        self.imports = None
 
     def _warn(self, event: str, error: Exception) -> None:
         events.warning(event, lease_id=self._lease.lease_id, error=str(error))

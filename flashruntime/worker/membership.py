@@ -19,7 +19,8 @@ NODE_BEAT_S = 5.0
 
 
 class Membership:
-    """One registration for all slots; `on_duty` is called with each new duty.
+    """One registration for all slots; `on_duty` is called with each new duty, `on_imports` with
+    what the scripts of all workers import.
 
     Whoever hears of a duty first, an answer or a stream, passes it to `obey`; whoever hears that a
     session is over passes it to `lose_session`.
@@ -38,6 +39,7 @@ class Membership:
         self._stop = stop
         self._has = has
         self._on_duty = on_duty
+        self.on_imports: Callable[[list[str]], None] = lambda _: None
         self.session_id: str | None = None
         self.duty = NodeDuty.ACTIVE
 
@@ -102,7 +104,9 @@ class Membership:
                 continue
             try:
                 beat = NodeHeartbeat(session_id=session_id)
-                self.obey(self._client.node_heartbeat(self._settings.node_id, beat).duty)
+                record = self._client.node_heartbeat(self._settings.node_id, beat)
+                self.obey(record.duty)
+                self.on_imports(record.imports)
             except (NotFound, Superseded, Conflict) as error:
                 events.warning("session_lost", session_id=session_id, error=str(error))
                 self.lose_session(session_id)

@@ -143,14 +143,71 @@ def test_a_worker_keeps_no_interpreter_where_told_so_or_where_memory_is_short(
     assert warmth_of({}, is_on=True) is not None
 
 
-def test_a_worker_prepares_for_a_job_without_variables_of_its_own(site: Site) -> None:
-    """What it prepares fits what it launches later, whatever the script is called."""
+@pytest.fixture
+def warmth(site: Site, monkeypatch: pytest.MonkeyPatch) -> Warmth:
+    """That of a worker on a host where joblib and networkx are what takes long."""
     (site.root / "bin").mkdir()
     (site.root / "bin/python3").symlink_to(sys.executable)
+    site.module("networkx", "import colorsys")
+    monkeypatch.setattr(worker_warmth, "find_spec", lambda _: True)
+    monkeypatch.setattr(worker_warmth, "_TORCH", ("joblib",))
     environ = {"PATH": f"{site.root}/bin:{os.environ['PATH']}", "PYTHONPATH": str(site.modules)}
-    warmth = Warmth(environ, imports=IMPORTS)
-    warmth._prepare()
-    made = spec(site, "whatever.py")
-    env = child_environment(environ, {}, {"FLASHML_JOB_ID": "j"})
-    start = WarmStart(("python3", "whatever.py"), wait=True, imports=IMPORTS)
-    assert is_warm(replace(made, argv=start.argv, env=env, warm=start))
+    return Warmth(environ, imports=IMPORTS)
+
+
+def attempt(site: Site, warmth: Warmth, code: str, name: str = "whatever.py") -> LaunchSpec:
+    made = spec(site, name, code)
+    env = child_environment(warmth._environ, {}, {"FLASHML_JOB_ID": "j"})
+    argv = ("python3", name)
+    return replace(made, argv=argv, env=env, warm=warmth.start_of(argv, made.cwd, {}))
+
+
+def await_ready(warmth: Warmth, imports: tuple[str, ...]) -> None:
+    for _ in range(600):
+        found = warm.find(warmth._spec(imports))
+        if warmth._ready == imports and found is not None:
+            return
+        Event().wait(0.02)
+    raise AssertionError(warmth._ready)
+
+
+def test_a_worker_prepares_for_scripts_that_it_does_not_know(site: Site, warmth: Warmth) -> None:
+    """What it prepares fits what it launches later, whatever the script is called."""
+    warmth.prepare()
+    await_ready(warmth, IMPORTS)
+    assert is_warm(attempt(site, warmth, IS_WARM))
+
+
+def test_a_worker_learns_what_scripts_import_elsewhere(site: Site, warmth: Warmth) -> None:
+    """The interpreter that it had serves until the new one is ready, and ends then."""
+    warmth.prepare()
+    await_ready(warmth, IMPORTS)
+    warmth.learn(["networkx:", "os:", "joblib:", "subprocess:Popen"])
+    both = (*IMPORTS, "networkx:")
+    assert warmth._ready in {IMPORTS, both}
+    await_ready(warmth, both)
+    assert warm.find(warmth._spec(IMPORTS)) is None
+    code = "import joblib, sys\nprint('colorsys' in sys.modules, 'subprocess' in sys.modules)\n"
+    log = finish(attempt(site, warmth, code + IS_WARM))[1].splitlines()
+    assert log[-2:] == ["True False", "True"], "only packages that may be imported beforehand"
+
+
+def test_what_cannot_be_imported_beforehand_is_left_out(site: Site, warmth: Warmth) -> None:
+    site.module("statsmodels", "raise RuntimeError('never')")
+    warmth.prepare()
+    await_ready(warmth, IMPORTS)
+    warmth.learn(["statsmodels:"])
+    for _ in range(600):
+        if warmth._refused:
+            break
+        Event().wait(0.02)
+    assert warmth._refused == {"statsmodels:"}
+    assert is_warm(attempt(site, warmth, IS_WARM))
+
+
+def test_what_a_script_imports_anywhere_is_told(tmp_path: Path) -> None:
+    code = "import torch, os\ndef f():\n    from sklearn.datasets import load_digits as d\n"
+    (tmp_path / "train.py").write_text(code + "import größe\nfrom numpy import größe\n")
+    told = worker_warmth.imported_by(("python3", "train.py"), tmp_path)
+    assert told == ["torch:", "sklearn.datasets:load_digits"]
+    assert worker_warmth.imported_by(("sh", "-c", "true"), tmp_path) == []

@@ -8,7 +8,7 @@ from flashruntime.errors import NotFound
 from flashruntime.leases.record import Submission
 from flashruntime.protocol.jobs import JobSpec
 from flashruntime.protocol.nodes import NodeDuty, NodeHeartbeat, NodeOrder, NodeRegistration
-from flashruntime.protocol.tasks import ClaimRequest, TaskPayload
+from flashruntime.protocol.tasks import ClaimRequest, HeartbeatRequest, TaskPayload
 
 
 def submit(world: Any, job_id: str, tasks: int = 1, **asks: Any) -> None:
@@ -150,3 +150,40 @@ def test_an_idle_node_is_drained_at_once(world: Any) -> None:
 def test_an_order_to_an_unknown_node_is_not_found(world: Any) -> None:
     with pytest.raises(NotFound):
         order(world, "nobody", NodeOrder.DRAIN)
+
+
+def test_what_scripts_import_is_told_to_all_nodes_until_their_jobs_end(world: Any) -> None:
+    def told(node_id: str = "idle") -> list[str]:
+        return list(world.manager.node_heartbeat(node_id, NodeHeartbeat()).imports)
+
+    for node_id in ("busy", "idle"):
+        register(world, node_id)
+    submit(world, "j")
+    lease = world.claim("busy")
+    assert told() == []
+    imports = ["torch:", "sklearn.datasets:load_digits"]
+    world.manager.heartbeat(lease.lease_id, HeartbeatRequest(imports=imports))
+    world.beat(lease)
+    assert told() == told("busy") == imports
+    world.complete(lease)
+    assert told() == []
+
+
+def test_of_many_jobs_the_imports_of_the_last_are_told(world: Any) -> None:
+    register(world, "w")
+    submit(world, "j", tasks=2)
+    for number in range(40):
+        submit(world, f"job-{number}")
+        lease = world.claim("w", job_id=f"job-{number}")
+        world.manager.heartbeat(
+            lease.lease_id, HeartbeatRequest(imports=[f"m{number}:", f"n{number}:", "torch:"])
+        )
+    told = world.manager.node_heartbeat("w", NodeHeartbeat()).imports
+    assert len(told) == 64
+    assert told[:2] == ["m8:", "n8:"]
+
+
+@pytest.mark.parametrize("word", ["os", "a b:", "x:y;z", "../x:", "x" * 129 + ":", "é:"])
+def test_an_import_that_is_none_is_refused(word: str) -> None:
+    with pytest.raises(ValueError, match="imports"):
+        HeartbeatRequest(imports=[word])
