@@ -1,7 +1,7 @@
 """Which node may have which task: pure."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashruntime.leases.placement import (
@@ -31,6 +31,7 @@ RESOURCES = st.builds(
 ASKED = st.builds(PlacedParameters, resources=RESOURCES, node_selector=LABELS)
 
 
+@settings(max_examples=50)
 @given(ASKED, ASKED)
 def test_equal_demands_and_only_they_have_one_need(
     one: PlacedParameters, other: PlacedParameters
@@ -38,6 +39,7 @@ def test_equal_demands_and_only_they_have_one_need(
     assert (need_of(one) == need_of(other)) == (one == other)
 
 
+@settings(max_examples=50)
 @given(ASKED, RESOURCES, LABELS)
 def test_a_node_takes_what_it_covers_and_nothing_else(
     asked: PlacedParameters, has: Resources, labels: dict[str, str]
@@ -47,6 +49,7 @@ def test_a_node_takes_what_it_covers_and_nothing_else(
     assert fits(need_of(asked), Offer(has, labels)) == (covered and labelled)
 
 
+@settings(max_examples=50)
 @given(RESOURCES, LABELS)
 def test_a_task_that_asks_for_nothing_goes_anywhere(has: Resources, labels: dict[str, str]) -> None:
     assert need_of(PlacedParameters()) == ANY_NODE
