@@ -74,7 +74,8 @@ class Heartbeat:
     def _beat(self, client: Coordinator) -> None:
         step, imports = read_progress(self._step_file).step, self.imports
         client.heartbeat(self._lease.lease_id, HeartbeatRequest(step=step, imports=imports))
-        self.imports = None
+        if imports is not None:
+            self.imports = None
 
     def _warn(self, event: str, error: Exception) -> None:
         events.warning(event, lease_id=self._lease.lease_id, error=str(error))
