@@ -31,7 +31,8 @@ class Fleet(NodeRegistry):
 
     def __init__(self, store: LeaseStore, clock: Clock) -> None:
         super().__init__(store, clock)
-        self._draining: set[str] = set()
+        # Of nodes that are not active; what is decided by it is checked in the ledger, or harmless.
+        self._duties: dict[str, NodeDuty] = {}
         self._has_recalled = False
         self._imports: dict[str, tuple[str, ...]] = {}
 
@@ -44,10 +45,9 @@ class Fleet(NodeRegistry):
                 self._change(tx, row)
             row = self._settled(tx, row)
             running = tx.live_counts(row.node_id).get(row.node_id, 0)
-        if row.duty is NodeDuty.ACTIVE:
-            self._draining.discard(row.node_id)
-        elif row.duty is not NodeDuty.CORDONED:
-            self._draining.add(row.node_id)
+        self._duties.pop(row.node_id, None)
+        if row.duty is not NodeDuty.ACTIVE:
+            self._duties[row.node_id] = row.duty
         return self._node_record(row, running)
 
     def node_heartbeat(self, node_id: str, beat: NodeHeartbeat) -> NodeRecord:
@@ -67,10 +67,11 @@ class Fleet(NodeRegistry):
             self._imports.pop(next(iter(self._imports)))
 
     def _recall(self, tx: Transaction) -> None:
-        """Take up what an earlier coordinator has queued, and the drains that it has begun."""
+        """Take up what an earlier coordinator has queued, and what it has told nodes to do."""
         self._has_recalled = True
         self._needs.update(tx.queued_needs())
-        self._draining = {row.node_id for row in tx.nodes() if row.duty is NodeDuty.DRAINING}
+        duties = {row.node_id: row.duty for row in tx.nodes()}
+        self._duties = {node: duty for node, duty in duties.items() if duty is not NodeDuty.ACTIVE}
 
     def _claimable_needs(
         self, tx: Transaction, request: ClaimRequest, job: JobRow | None
@@ -85,6 +86,19 @@ class Fleet(NodeRegistry):
         declared = NodeCapabilities() if row is None else self._declared(row)
         offer = placement.offer_of(declared, request.free)
         return tuple(need for need in needs if placement.fits(need, offer))
+
+    def _others_free(self, node_id: str, now_ns: int, needs: Sequence[str]) -> bool:
+        """Whether another node is alive that takes tasks with each of these needs."""
+        for other, seen_ns in reversed(self._seen_ns.items()):
+            if now_ns - seen_ns > NODE_LIVE_NS:
+                return False
+            if other == node_id or other in self._duties:
+                continue
+            declared = self._known.get(other, ("", NodeCapabilities()))[1]
+            offer = placement.offer_of(declared)
+            if all(placement.fits(need, offer) for need in needs):
+                return True
+        return False
 
     def _queued_needs(self, tx: Transaction) -> tuple[str, ...]:
         """Return the needs of queued tasks: as remembered, or of many needs as they are queued."""
@@ -116,7 +130,7 @@ class Fleet(NodeRegistry):
 
     def _apply(self, tx: Transaction, before: TaskRow, change: Change) -> None:
         super()._apply(tx, before, change)
-        if not self._draining:
+        if not self._duties:
             return
         for lease in (change.fenced, change.lease):
             if lease is not None and lease.state is not LeaseState.LIVE:
@@ -127,12 +141,13 @@ class Fleet(NodeRegistry):
     ) -> JobRow:
         job = super()._end_job(tx, job, ended, reason)
         self._imports.pop(job.job_id, None)
-        for node_id in self._draining:
+        for node_id in self._duties:
             self._settle(tx, node_id)
         return job
 
     def _settle(self, tx: Transaction, node_id: str) -> None:
-        row = tx.node(node_id) if node_id in self._draining else None
+        is_draining = self._duties.get(node_id) is NodeDuty.DRAINING
+        row = tx.node(node_id) if is_draining else None
         if row is not None:
             self._settled(tx, row)
 

@@ -88,7 +88,7 @@ class LeaseManager(Fleet, JobBook, ObjectIndex):
                     return self._claimed_before(tx, before, now_ns)
             job = None if request.job_id is None else wanted_job(tx, request.job_id)
             needs = self._claimable_needs(tx, request, job)
-            others = self._others_live(request.node_id, now_ns)
+            others = self._others_free(request.node_id, now_ns, needs)
             seq = None if job is None else job.seq
             query = ClaimQuery(request.node_id, now_ns, seq, others, SPREAD_PATIENCE_NS, needs)
             while (task := tx.next_claimable(query)) is not None:

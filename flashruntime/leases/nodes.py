@@ -83,11 +83,6 @@ class NodeRegistry(Ledger):
         while len(self._seen_ns) > MAX_REMEMBERED:
             self._seen_ns.pop(next(iter(self._seen_ns)))
 
-    def _others_live(self, node_id: str, now_ns: int) -> bool:
-        newest_first = reversed(self._seen_ns.items())
-        other = next(((node, seen) for node, seen in newest_first if node != node_id), None)
-        return other is not None and now_ns - other[1] <= NODE_LIVE_NS
-
     def _node_record(self, row: NodeRow, running: int) -> NodeRecord:
         seen_ns = self._seen_ns.get(row.node_id, self._started_ns)
         idle_ns = max(0, self._clock.monotonic_ns() - seen_ns)

@@ -98,6 +98,28 @@ def test_a_job_says_what_it_waits_for_while_nobody_offers_it(world: Any) -> None
     assert waits() is None
 
 
+@pytest.mark.parametrize("other", ["fits", "cordoned", "small", "lost", "unknown"])
+def test_a_failed_task_waits_for_another_node_only_while_one_can_take_it(
+    world: Any, policies: Any, other: str
+) -> None:
+    """L18: the node that failed it is not its next claimer while others are free."""
+    register(world, "w1", accelerators=1)
+    if other == "lost":
+        register(world, "w2", accelerators=1)
+        world.time.advance(61)
+    submit(world, "gpu", **GPU)
+    world.fail(world.claim("w1"), policies.retry())
+    if other in {"fits", "cordoned", "small"}:
+        register(world, "w2", accelerators=0 if other == "small" else 1)
+        world.manager.node_heartbeat("w2", NodeHeartbeat())
+    if other == "cordoned":
+        order(world, "w2", NodeOrder.CORDON)
+    world.time.advance(0.1)
+    assert claimed(world, "w1") == (None if other == "fits" else "gpu")
+    if other == "fits":
+        assert claimed(world, "w2") == "gpu"
+
+
 def test_a_cordoned_node_keeps_its_leases_and_gets_no_more(world: Any) -> None:
     submit(world, "j", tasks=2)
     register(world, "w1")
