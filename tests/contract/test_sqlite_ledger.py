@@ -341,15 +341,18 @@ def test_no_hot_call_walks_a_table(store: SqliteStore, call: str) -> None:
             assert "TEMP B-TREE" not in plan, (sql, plan)
 
 
-@pytest.mark.parametrize("needs", [1, 20])
+@pytest.mark.parametrize(
+    ("needs", "more"),
+    [(1, 2_900), (20, 2_900), pytest.param(20, 100_000, marks=pytest.mark.bench_stress)],
+)
 def test_what_fits_no_node_costs_a_claim_nothing_for_its_number(
-    store: SqliteStore, needs: int
+    store: SqliteStore, needs: int, more: int
 ) -> None:
-    """The work of the database in a claim, for heads of 100 and of 3,000 tasks that do not fit."""
+    """The work of the database in a claim, for heads of 100 and of many tasks that do not fit."""
     manager = LeaseManager(store, SystemClock())
     manager.start()
     steps = []
-    for tasks in (100, 2_900):
+    for tasks in (100, more):
         for number in range(needs):
             spec = job_spec(resources={"cpus": 1 + number})
             payloads = (TaskPayload(type="command"),) * (tasks // needs)
