@@ -31,6 +31,7 @@ from flashruntime.protocol.events import EventPage
 from flashruntime.protocol.jobs import JobPage, JobRecord, JobSpec
 from flashruntime.protocol.nodes import (
     NodeHeartbeat,
+    NodeOrder,
     NodePage,
     NodeRecord,
     NodeRegistered,
@@ -175,6 +176,10 @@ class CoordinatorClient:
     def nodes(self) -> list[NodeRecord]:
         """Return all known nodes."""
         return self._get("/nodes", NodePage).items
+
+    def order_node(self, node_id: str, order: NodeOrder) -> NodeRecord:
+        """Cordon, drain or uncordon a node; the same order again changes nothing."""
+        return self._post(f"/nodes/{_segment(node_id)}/{order.value}", None, NodeRecord)
 
     def claim(self, request: ClaimRequest) -> Lease | None:
         """Ask for a task, waiting up to `request.wait_s`; None if there is none."""

@@ -7,14 +7,15 @@ the variable, the rule and the remedy.
 import os
 import re
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 from flashruntime.errors import ConfigError
 from flashruntime.leases.journal import Journal
+from flashruntime.protocol.placement import LABEL_KEY, LABEL_VALUE, MAX_LABELS
 
 DEFAULT_COORDINATOR_URL = "http://127.0.0.1:8000"
 DEFAULT_DATA_DIR = Path("flashruntime-data")
@@ -25,6 +26,8 @@ DEFAULT_MAX_LOG_BYTES = 64 * 1024**2
 DEFAULT_SCRUB_BYTES_PER_S = 16 * 1024**2
 DEFAULT_NOTICE_S = 20.0
 MAX_DAYS = 36_500
+MAX_SLOTS = 1024
+OFF = frozenset({"0", "false", "no", "off"})
 _NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _URL = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 
@@ -87,6 +90,7 @@ class WorkerSettings:
     """Who a worker is, whom it works for, and where it keeps files.
 
     `notice_s` is the time between SIGTERM and its exit, in which it checkpoints and hands back.
+    It runs `slots` tasks at once; `warm_start` lets it keep an interpreter to fork them from.
     """
 
     coordinator_url: str
@@ -94,6 +98,9 @@ class WorkerSettings:
     work_dir: Path
     node_id: str
     notice_s: float = DEFAULT_NOTICE_S
+    slots: int = 1
+    labels: Mapping[str, str] = field(default_factory=dict)
+    warm_start: bool = True
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "WorkerSettings":
@@ -104,7 +111,29 @@ class WorkerSettings:
             work_dir=_path(env, "FLASHML_WORK_DIR", "work"),
             node_id=_node_id(env),
             notice_s=_seconds(env, "FLASHML_NOTICE_S", DEFAULT_NOTICE_S),
+            slots=_slots(env),
+            labels=labels(env.get("FLASHML_LABELS", "").split(","), "FLASHML_LABELS"),
+            warm_start=env.get("FLASHML_WARM_START", "").lower() not in OFF,
         )
+
+
+def labels(texts: Iterable[str], setting: str) -> dict[str, str]:
+    """Return labels from texts `key=value`, empty ones left out; `setting` is named in errors."""
+    found: dict[str, str] = {}
+    for text in filter(None, map(str.strip, texts)):
+        key, equals, value = text.partition("=")
+        if not equals or not re.fullmatch(LABEL_KEY, key) or not re.fullmatch(LABEL_VALUE, value):
+            raise ConfigError(
+                f"{setting}: {text!r} must be key=value of letters, digits, '.', '_' and '-' (in a "
+                "key also '/'), at most 128 and 63 of them, each beginning and ending with a "
+                "letter or digit; write e.g. zone=eu-1"
+            )
+        if key in found:
+            raise ConfigError(f"{setting}: label {key!r} is given twice; name each once")
+        found[key] = value
+    if len(found) > MAX_LABELS:
+        raise ConfigError(f"{setting}: {len(found)} labels are more than {MAX_LABELS}; drop some")
+    return found
 
 
 def coordinator_url(env: Mapping[str, str] = os.environ) -> str:
@@ -166,6 +195,13 @@ def _whole(env: Mapping[str, str], name: str, default: int, least: int = 1) -> i
             f"{name}={text!r} must be a whole number of at least {least}; e.g. {default}"
         )
     return int(text)
+
+
+def _slots(env: Mapping[str, str]) -> int:
+    slots = _whole(env, "FLASHML_SLOTS", 1)
+    if slots > MAX_SLOTS:
+        raise ConfigError(f"FLASHML_SLOTS={slots} must be at most {MAX_SLOTS}; start more workers")
+    return slots
 
 
 def _seconds(env: Mapping[str, str], name: str, default: float) -> float:

@@ -4,6 +4,7 @@ import json
 import re
 from argparse import Namespace
 from pathlib import Path, PurePath
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -28,7 +29,12 @@ _FLAGS: dict[int | str, str] = {
     "required": "--output",
     "task_params": "--task-params",
     "name": "--name",
+    "resources": "--need",
+    "node_selector": "--need",
 }
+_NEEDS = {"cpus": "cpus", "memory": "memory_bytes", "accelerators": "accelerators"}
+_LABEL = "label."
+_AMOUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,3})?)(?:([KMGT])(?:i?B)?)?")
 _PYTHON = re.compile(r"python[0-9.]*")
 _FLAG = re.compile(r"-[bBdEiIOPqsSuvx]+")
 
@@ -93,6 +99,26 @@ def task_params(args: Namespace) -> list[Params] | None:
     return found
 
 
+def needs(options: list[str]) -> dict[str, Any]:
+    """Return the fields `resources` and `node_selector` from `--need` options."""
+    amounts: dict[str, float | int] = {}
+    selector: dict[str, str] = {}
+    for key, value in pairs(options, "--need").items():
+        if key.startswith(_LABEL):
+            selector[key.removeprefix(_LABEL)] = value
+            continue
+        found = _AMOUNT.fullmatch(value)
+        is_broken = key == "accelerators" and "." in value
+        if key not in _NEEDS or found is None or is_broken or (found[2] and key != "memory"):
+            raise InvalidInput(
+                f"--need '{key}={value}' must be cpus=N, memory=N (bytes, or with K, M, G, T for "
+                "powers of 1024), accelerators=N, or label.KEY=VALUE"
+            )
+        number = float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")
+        amounts[_NEEDS[key]] = number if key == "cpus" else int(number)
+    return {"resources": amounts, "node_selector": selector}
+
+
 def job_spec(args: Namespace, command: list[str], inputs: list[InputFile]) -> JobSpec:
     """Return the JobSpec of a submission; InvalidInput names the field that breaks a rule."""
     required = list(dict.fromkeys(args.output))
@@ -106,6 +132,7 @@ def job_spec(args: Namespace, command: list[str], inputs: list[InputFile]) -> Jo
             outputs=Outputs(required=required, optional=optional),
             lease_seconds=args.lease_seconds,
             no_progress_s=args.no_progress,
+            **needs(args.need),
         )
         return JobSpec(
             apiVersion="flashml.dev/v1alpha1",

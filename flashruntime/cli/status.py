@@ -78,6 +78,8 @@ def job_text(job: JobRecord) -> str:
     lines = [f"{job.job_id}  {job.state}  {plain(job.name)}  ({counts})"]
     if job.reason:
         lines.append(f"reason: {plain(job.reason)}")
+    if job.waiting_for:
+        lines.append(f"waiting: {plain(job.waiting_for)}")
     return "\n".join(lines)
 
 

@@ -50,6 +50,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--env", action="append", default=[], metavar="K=V", help="variable of the job")
     add("--param", action="append", default=[], metavar="K=V", help="value of {K} in the command")
     add("--task-params", metavar="FILE", help="JSON list of objects: one task for each")
+    add(
+        "--need",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="what a task needs of a coordinator's worker: cpus=2, memory=4G, accelerators=1, "
+        "label.KEY=VALUE",
+    )
     add("--lease-seconds", type=float, default=DEFAULT_LEASE_S, metavar="S", help="default: 30")
     add("--no-progress", type=duration_s, metavar="S", help="restart an attempt silent for so long")
     add("--watch", action="store_true", help="follow the job and exit with 0 if it succeeds")

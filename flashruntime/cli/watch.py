@@ -77,7 +77,7 @@ def _result(client: "CoordinatorClient", job: JobRecord) -> int:
 
 
 class _Attendance:
-    """Notices, once, that tasks wait while there is no worker to take them."""
+    """Notices, once, that tasks wait while there is no worker to take them, or none that fits."""
 
     def __init__(self, client: "CoordinatorClient") -> None:
         self._client = client
@@ -97,7 +97,8 @@ class _Attendance:
             return None
         self._since_s = now_s
         if any(node.status == "live" for node in self._client.nodes()):
-            return None
+            self._told = job.waiting_for is not None
+            return job.waiting_for
         self._told = True
         url = self._client.base_url
         return (

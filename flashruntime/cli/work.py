@@ -1,11 +1,12 @@
-"""Run a worker: claim tasks, run them, report them, until SIGTERM or SIGINT."""
+"""Run a worker: claim tasks, run them side by side, report them, until SIGTERM or SIGINT."""
 
 import os
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 
-from flashruntime.cli.common import URL_VARIABLE, add_coordinator, named_url
+from flashruntime.cli.common import URL_VARIABLE, add_coordinator, at_least, named_url
 from flashruntime.client import CoordinatorClient
-from flashruntime.config import WorkerSettings
+from flashruntime.config import WorkerSettings, labels
 from flashruntime.launch.local import LocalLauncher
 from flashruntime.service import jsonlog
 from flashruntime.worker.agent import Agent, stop_on_signals
@@ -13,11 +14,26 @@ from flashruntime.worker.control import StopRequest, leave_in_time
 from flashruntime.worker.ports import Tools
 
 MAX_SPARE_S = 0.5
+SLOTS_VARIABLE = "FLASHML_SLOTS"
+LABELS_VARIABLE = "FLASHML_LABELS"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     add_coordinator(parser)
+    parser.add_argument(
+        "--slots",
+        type=at_least(1),
+        metavar="N",
+        help=f"tasks to run at once (default: ${SLOTS_VARIABLE}, or 1)",
+    )
+    parser.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help=f"label that jobs can ask for; more than one may be given (beside ${LABELS_VARIABLE})",
+    )
     parser.add_argument(
         "--keep-attempts", action="store_true", help="keep the directories of finished attempts"
     )
@@ -25,9 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace, _: ArgumentParser) -> int:
     """Work until asked to leave, and return 0; the last of the notice is kept to clean up in."""
-    url = named_url(args)
-    named = {} if url is None else {URL_VARIABLE: url}
-    settings = WorkerSettings.from_env({**os.environ, **named})
+    settings = _settings(args)
     spare_s = min(MAX_SPARE_S, settings.notice_s / 10)
     stop = StopRequest(settings.notice_s - spare_s)
     leave_in_time(stop, spare_s, lambda: os._exit(0))
@@ -43,3 +57,15 @@ def run(args: Namespace, _: ArgumentParser) -> int:
             )
             Agent(settings, tools, stop, os.environ, keep_attempts=args.keep_attempts).run()
     return 0
+
+
+def _settings(args: Namespace) -> WorkerSettings:
+    """Read the settings; what the command line gives wins over the environment."""
+    url, named = named_url(args), {}
+    if url is not None:
+        named[URL_VARIABLE] = url
+    if args.slots is not None:
+        named[SLOTS_VARIABLE] = str(args.slots)
+    settings = WorkerSettings.from_env({**os.environ, **named})
+    given = labels(args.label, "--label")
+    return replace(settings, labels={**settings.labels, **given})

@@ -30,6 +30,13 @@ INHERITED_PREFIXES = (
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|(API|ACCESS|AUTH)_?KEY")
 
 
+# What libraries read while they are imported, beside what is inherited.
+_READ_AT_IMPORT = re.compile(
+    "PYTHON|LD_|MALLOC_|TORCH|TRITON|NUMPY|NPY_|SKLEARN|SCIPY|JOBLIB|LOKY|TQDM|MPL|BLIS_|VECLIB_|"
+    "HF_|TRANSFORMERS|SAFETENSORS|USE_|DISABLE_|ENABLE_|http|HTTP|no_proxy|NO_PROXY|XDG_|TMP|TEMP"
+)
+
+
 def child_environment(
     inherited: Mapping[str, str], job: Mapping[str, str], given: Mapping[str, str]
 ) -> dict[str, str]:
@@ -49,3 +56,9 @@ def is_inherited(name: str) -> bool:
     if _SECRET.search(name.upper()):
         return False
     return name in INHERITED_NAMES or name.startswith(INHERITED_PREFIXES)
+
+
+def may_change_imports(name: str) -> bool:
+    """Whether a variable may change what an interpreter or a library is after it was imported."""
+    known = name in INHERITED_NAMES or name.startswith(INHERITED_PREFIXES)
+    return known or _READ_AT_IMPORT.match(name) is not None

@@ -9,21 +9,21 @@ orphan, so that no descendant leaves the tree by forking twice or by a session o
 
 import marshal
 import os
-import select
-import sys
 import time
-from _json import encode_basestring_ascii as quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
     from typing import Any
 else:
     import _signal as signal
+if TYPE_CHECKING or __package__:
+    from flashruntime.launch import processes
+else:
+    import processes  # beside this file, of which the server runs without the package
 
 PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
 LEFTOVER_GRACE_S = 0.5
 RANK_GRACE_S = 10.0
 KILL_WAIT_S = 10.0
@@ -32,90 +32,6 @@ IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 RESTORED = (*IGNORED, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ)
 ERROR_FILES = ("FLASHML_ERROR_FILE", "TORCHELASTIC_ERROR_FILE")
 CONTROL_VARIABLE = "FLASHML_WARM_FD"
-
-
-def become_subreaper() -> None:
-    """Adopt orphaned descendants of the calling process (Linux; elsewhere nothing happens)."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def descendants(root: int, spared: "Collection[int]" = ()) -> list[int]:
-    """Return the process ids below `root`, as /proc shows them now, without the `spared` trees."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    parent = int(file.read().rpartition(b")")[2].split()[1])
-            except (OSError, ValueError, IndexError):
-                continue
-            children.setdefault(parent, []).append(int(name))
-    found, todo = [], [root]
-    while todo:
-        below = [pid for pid in children.get(todo.pop(), []) if pid not in spared]
-        found += below
-        todo += below
-    return found
-
-
-def signal_each(pids: "Collection[int]", number: int) -> None:
-    """Send a signal to each process that still exists."""
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except (ProcessLookupError, PermissionError):
-            continue
-
-
-def watch_children() -> tuple[int, int]:
-    """Return a file descriptor that becomes readable when a child ends, and its other end."""
-    wakeup, notify = os.pipe()
-    os.set_blocking(notify, False)
-    os.set_blocking(wakeup, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(notify, warn_on_full_buffer=False)
-    return wakeup, notify
-
-
-def leave(handles: "Collection[int]") -> None:
-    """In a fork, close what it is not to share; asyncio may have unset the wakeup already."""
-    signal.set_wakeup_fd(-1)
-    for handle in handles:
-        os.close(handle)
-
-
-def await_change(wakeup: int, watched: "Collection[int]", timeout_s: float | None) -> list[int]:
-    """Wait for a child to end or for one of `watched` to become readable."""
-    ready, _, _ = select.select([wakeup, *watched], [], [], timeout_s)
-    if wakeup in ready:
-        os.read(wakeup, 4096)
-    return ready
-
-
-def say(connection: int, message: "dict[str, Any]") -> None:
-    """Write one JSON line; nobody may be there to read it."""
-    try:
-        os.write(connection, f"{_json(message)}\n".encode())
-    except OSError:
-        return
-
-
-def _json(value: "Any") -> str:
-    if isinstance(value, dict):
-        items = (f"{quoted(name)}: {_json(item)}" for name, item in value.items())
-        return "{" + ", ".join(items) + "}"
-    if isinstance(value, str):
-        return str(quoted(value))
-    return "null" if value is None else str(value).lower()
-
-
-def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        import _ctypes  # noqa: PLC0415 (ctypes itself would take longer than all else here)
-
-        itself: Any = None
-        function = _ctypes.dlsym(_ctypes.dlopen(itself, 0), "prctl")
-        _ctypes.call_function(function, (option, value, 0, 0, 0))
 
 
 class Tree:
@@ -157,7 +73,7 @@ class Tree:
 
     def _end_within(self, grace_s: float) -> None:
         self.kill_at = min(self.kill_at, time.monotonic() + grace_s)
-        signal_each([pid for pid in self.pids if pid not in self.ends], signal.SIGTERM)
+        processes.signal_each([pid for pid in self.pids if pid not in self.ends], signal.SIGTERM)
 
     def run(self) -> int:
         """Obey the launcher until the tree is gone; return how many processes were left behind."""
@@ -165,7 +81,7 @@ class Tree:
         while True:
             self.reap()
             if self.has_ended:
-                now_left = descendants(os.getpid())
+                now_left = processes.descendants(os.getpid())
                 if left is None:
                     left = [] if self.request.get("lingers") else now_left
                     self._end_leftovers(left)
@@ -178,7 +94,7 @@ class Tree:
             if self.has_ended:
                 left_s = min(left_s, RESCAN_S)
             wait_s = None if left_s == float("inf") else left_s
-            if self.orders in await_change(self.wakeup, (self.orders,), wait_s):
+            if self.orders in processes.await_change(self.wakeup, (self.orders,), wait_s):
                 self._read_orders()
 
     def obey(self, data: bytes) -> None:
@@ -193,14 +109,14 @@ class Tree:
                 self._end_within(grace_s)
 
     def _read_orders(self) -> None:
-        data = _receive(self.orders, 4096)
+        data = processes.receive(self.orders, 4096)
         if not data:
             self.kill()
             os._exit(1)
         self.obey(data)
 
     def _end_leftovers(self, left: list[int]) -> None:
-        signal_each(left, signal.SIGTERM)
+        processes.signal_each(left, signal.SIGTERM)
         if not self.stopped and not self.request.get("lingers"):
             self.kill_at = min(self.kill_at, time.monotonic() + LEFTOVER_GRACE_S)
 
@@ -213,11 +129,11 @@ class Tree:
         self._is_killing, give_up_at = True, time.monotonic() + KILL_WAIT_S
         while time.monotonic() < give_up_at:
             groups = [-pid for pid in self.pids]
-            signal_each([*groups, *descendants(os.getpid())], signal.SIGKILL)
+            processes.signal_each([*groups, *processes.descendants(os.getpid())], signal.SIGKILL)
             self.reap()
-            if not descendants(os.getpid()) and self.has_ended:
+            if not processes.descendants(os.getpid()) and self.has_ended:
                 return
-            await_change(self.wakeup, (), RESCAN_S)
+            processes.await_change(self.wakeup, (), RESCAN_S)
 
     def status(self) -> int | None:
         """Return the wait status of the rank that failed first, and leave its error files alone.
@@ -246,20 +162,12 @@ class Tree:
         return min(moments)
 
 
-def _receive(connection: int, size_bytes: int) -> bytes:
-    """Read; a connection that was reset has ended."""
-    try:
-        return os.read(connection, size_bytes)
-    except ConnectionError:
-        return b""
-
-
 def _read_request(connection: int, idle_s: float | None) -> "tuple[dict[str, Any], bytes]":
     """Return the request, whose length stands on a line before it, and what came after it."""
     data, length = b"", None
     while length is None or len(data) < length:
-        is_ready = select.select([connection], [], [], idle_s)[0]
-        chunk = _receive(connection, 65536) if is_ready else b""
+        is_ready = processes.readable((connection,), idle_s)
+        chunk = processes.receive(connection, 65536) if is_ready else b""
         if not chunk:
             os._exit(0)
         data += chunk
@@ -276,8 +184,8 @@ def keep(
 
     Returns only with `in_place`, in each process to be run, with its request.
     """
-    become_subreaper()
-    wakeup, notify = watch_children()
+    processes.become_subreaper()
+    wakeup, notify = processes.watch_children()
     request, orders = _read_request(connection, idle_s)
     if passed:
         os.set_inheritable(passed[0], True)
@@ -287,20 +195,22 @@ def keep(
         request["env_of_rank"] = {**request["env"], **overlay}
         pid, problem = _spawn(request, in_place=in_place)
         if pid == 0:
-            leave((connection, wakeup, notify))
+            processes.leave((connection, wakeup, notify))
             return request
         pids.append(pid)
         if problem:
-            signal_each(pids, signal.SIGKILL)
-            say(connection, {"spawn_error": problem})
+            processes.signal_each(pids, signal.SIGKILL)
+            processes.say(connection, {"spawn_error": problem})
             os._exit(0)
     for handle in passed:
         os.close(handle)
-    say(connection, {"keeper": os.getpid(), "pid": pids[0]})
+    processes.say(connection, {"keeper": os.getpid(), "pid": pids[0]})
     tree = Tree(pids, request, connection, wakeup)
     tree.obey(orders)
     left = tree.run()
-    say(connection, {"status": tree.status(), "stopped": tree.stopped, "left_behind": left})
+    processes.say(
+        connection, {"status": tree.status(), "stopped": tree.stopped, "left_behind": left}
+    )
     os._exit(0)
 
 
@@ -320,7 +230,7 @@ def _spawn(request: "dict[str, Any]", *, in_place: bool) -> "tuple[int, str]":
             return 0, ""
         except BaseException as error:  # noqa: BLE001 (process boundary: reported to the parent)
             report = {"type": type(error).__name__, "text": str(error)}
-            say(writer, report | {"errno": getattr(error, "errno", None)})
+            processes.say(writer, report | {"errno": getattr(error, "errno", None)})
         os._exit(127)
     os.close(writer)
     problem = b""
@@ -332,7 +242,7 @@ def _spawn(request: "dict[str, Any]", *, in_place: bool) -> "tuple[int, str]":
 
 def _settle(request: "dict[str, Any]", keeper: int) -> None:
     os.setsid()
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    processes.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != keeper:
         os._exit(127)
     request["env_of_rank"]["FLASHML_MAIN_PID"] = str(os.getpid())

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from _socket import socket
     from typing import Any
 
-    from flashruntime.launch import keeper
+    from flashruntime.launch import keeper, processes
 else:
     import _signal as signal
     from _socket import socket
 
     sys.path.insert(0, os.path.dirname(__file__))
     import keeper
+    import processes
 
     del sys.path[0]
 
@@ -43,8 +44,8 @@ class Server:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         for number in keeper.IGNORED:
             signal.signal(number, signal.SIG_IGN)
-        keeper.become_subreaper()
-        self._wakeup, self._notify = keeper.watch_children()
+        processes.become_subreaper()
+        self._wakeup, self._notify = processes.watch_children()
 
     def serve(self) -> "dict[str, Any]":
         """Serve until the launcher is gone or `idle_s` have passed without work, and exit.
@@ -54,23 +55,24 @@ class Server:
         while self._control is not None or self._connections:
             control = self._control
             watched = () if control is None else (control.fileno(),)
-            ready = keeper.await_change(self._wakeup, watched, self._idle_s)
+            ready = processes.await_change(self._wakeup, watched, self._idle_s)
             self._reap()
             if control is not None and control.fileno() in ready:
                 request = self._accept(control)
                 if request is not None:
                     return request
             if not ready and control is not None and not self._connections:
-                keeper.say(control.fileno(), {"ended": "idle"})
+                processes.say(control.fileno(), {"ended": "idle"})
                 break
         os._exit(0)
 
     def _accept(self, control: socket) -> "dict[str, Any] | None":
         """Fork the next keeper; returns a request in a process that is to be run in place."""
-        handles = _receive_handles(control)
-        if not handles:
+        asked, handles = _receive_handles(control)
+        if not asked:
             self._control = None
             control.close()
+        if not handles:
             return None
         pid = os.fork()
         if pid == 0:
@@ -86,7 +88,7 @@ class Server:
 
     def _keep(self, control: socket, handles: list[int]) -> "dict[str, Any] | None":
         control.close()
-        keeper.leave((self._wakeup, self._notify, *self._connections.values()))
+        processes.leave((self._wakeup, self._notify, *self._connections.values()))
         return keeper.keep(handles[0], handles[1:], self._idle_s, in_place=self._in_place)
 
     def _reap(self) -> None:
@@ -98,7 +100,7 @@ class Server:
                 continue
             if status:
                 self._end_strays()
-            keeper.say(connection, {"keeper_status": status})
+            processes.say(connection, {"keeper_status": status})
             os.close(connection)
 
     def _collect(self) -> None:
@@ -115,24 +117,28 @@ class Server:
         """Kill what a killed keeper has left to this process."""
         give_up_at = time.monotonic() + keeper.KILL_WAIT_S
         while time.monotonic() < give_up_at:
-            strays = keeper.descendants(os.getpid(), self._connections)
+            strays = processes.descendants(os.getpid(), self._connections)
             if not strays:
                 return
-            keeper.signal_each(strays, signal.SIGKILL)
-            keeper.await_change(self._wakeup, (), keeper.RESCAN_S)
+            processes.signal_each(strays, signal.SIGKILL)
+            processes.await_change(self._wakeup, (), keeper.RESCAN_S)
             self._collect()
 
 
-def _receive_handles(control: socket) -> list[int]:
-    """Return the file descriptors that came with one byte, none at the end of the stream."""
+def _receive_handles(control: socket) -> tuple[bool, list[int]]:
+    """Return whether something was asked, and the file descriptors that came with that.
+
+    None of them comes where this process may open no more: whoever asked sees its own closed.
+    """
     import _socket  # noqa: PLC0415 (loaded already)
 
     space = _socket.CMSG_SPACE(FD_BYTES * MOST_HANDLES)
     flags = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
-    _, ancillary, _, _ = control.recvmsg(1, space, flags)
+    asked, ancillary, _, _ = control.recvmsg(1, space, flags)
     data = b"".join(item for _, _, item in ancillary)
     ends = range(0, len(data), FD_BYTES)
-    return [int.from_bytes(data[end : end + FD_BYTES], sys.byteorder) for end in ends]
+    handles = [int.from_bytes(data[end : end + FD_BYTES], sys.byteorder) for end in ends]
+    return bool(asked), handles
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import Any
+from weakref import WeakSet
 
-from flashruntime.launch import keeper, keepers, memory, stacks, warm
+from flashruntime.launch import keepers, memory, processes, stacks, warm
 from flashruntime.launch.cores import usable_cores
 from flashruntime.launch.diagnose import explain_exit, explain_spawn_error
 from flashruntime.launch.error_file import read_errors
@@ -31,19 +32,27 @@ class LocalLauncher:
 
     def __init__(self, *, adopt_orphans: bool = False) -> None:
         self._adopt_orphans = adopt_orphans
+        self._live: WeakSet[LocalProcess] = WeakSet()
+        self._launching = Lock()
         if adopt_orphans:
-            keeper.become_subreaper()
+            processes.become_subreaper()
         with suppress(OSError):
             keepers.prepare()
 
     def launch(self, spec: LaunchSpec, on_end: Callable[[], None] = lambda: None) -> "LocalProcess":
         """Start `spec`; `on_end` is called once, from another thread, when it has ended."""
-        return LocalProcess(spec, on_end, self._end_orphans)
+        launched = LocalProcess(spec, on_end, self._end_orphans)
+        with self._launching:
+            self._live.add(launched)
+        return launched
 
     def _end_orphans(self) -> None:
+        """Kill what no keeper keeps; those of other processes may have outlived their server."""
         if self._adopt_orphans:
-            below = keeper.descendants(os.getpid(), keepers.server_pids())
-            keeper.signal_each(below, signal.SIGKILL)
+            with self._launching:
+                kept = {each.keeper_pid for each in self._live if not each.has_ended}
+            spared = keepers.server_pids() | {pid for pid in kept if pid is not None}
+            processes.signal_each(processes.descendants(os.getpid(), spared), signal.SIGKILL)
 
 
 class LocalProcess:
@@ -82,9 +91,14 @@ class LocalProcess:
             except OSError:
                 _LOG.debug("the keeper of %s has ended already", self._spec.argv[:1])
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether all of it has ended."""
+        return self._ended.is_set()
+
     def dump_stacks(self) -> int:
         """Ask each Python of the tree that listens to print its stacks; return how many were."""
-        self._dump = stacks.Dump(keeper.descendants(self.keeper_pid) if self.keeper_pid else [])
+        self._dump = stacks.Dump(processes.descendants(self.keeper_pid) if self.keeper_pid else [])
         return self._dump.count
 
     @property

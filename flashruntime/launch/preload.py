@@ -64,11 +64,11 @@ def script_of(argv: tuple[str, ...]) -> Script | None:
     return None
 
 
-def modules_of(script: Script, cwd: Path) -> list[str]:
+def modules_of(script: Script, cwd: Path, *, within: bool = False) -> list[str]:
     """Return the imports to do beforehand as `module:name,name`, in the script's order.
 
     Followed are the imports at the top level of the script and of modules that lie beside it;
-    those themselves are never among the results.
+    those themselves are never among the results. With `within`, imports in functions count too.
     """
     home = script.directory(cwd)
     todo, seen = deque([script.file(cwd)]), set[Path]()
@@ -81,7 +81,7 @@ def modules_of(script: Script, cwd: Path) -> list[str]:
         seen.add(path)
         source = _source(path)
         trains = trains or _TRAINING.search(source) is not None
-        for module, names in _imports(source):
+        for module, names in _imports(source, within):
             local = _local(home, module.partition(".")[0])
             if local is not None:
                 todo += [_file(home, module), local]
@@ -100,7 +100,7 @@ def _source(path: Path) -> bytes:
         return b""
 
 
-def _imports(source: bytes) -> Iterator[tuple[str, list[str]]]:
+def _imports(source: bytes, within: bool) -> Iterator[tuple[str, list[str]]]:
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -112,7 +112,7 @@ def _imports(source: bytes) -> Iterator[tuple[str, list[str]]]:
             yield from ((name.name, []) for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module, [name.name for name in node.names if name.name != "*"]
-        elif isinstance(node, ast.Try | ast.If | ast.With):
+        elif within or isinstance(node, ast.Try | ast.If | ast.With):
             todo.extend(ast.iter_child_nodes(node))
 
 

@@ -14,13 +14,17 @@ class WarmStart:
 
     `argv` is run; with `ranks`, in so many processes with the environment that torchrun would give
     them. With `wait`, an interpreter is made and waited for; else one that is ready is used, and
-    with `prepare` one is made for later launches.
+    with `prepare` one is made for later launches. With `imports` (`module:name,name` each) it is
+    one for every script of that Python and environment, has imported these, and never idles out.
+    The variables `late` are those that no import reads: an interpreter is started without them.
     """
 
     argv: tuple[str, ...]
     ranks: int | None = None
     wait: bool = True
     prepare: bool = False
+    imports: tuple[str, ...] = ()
+    late: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

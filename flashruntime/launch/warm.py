@@ -1,8 +1,9 @@
 """Interpreters that have imported what a script needs, kept by this process and forked from.
 
-There is one for each Python command up to its script, and each environment but for the runtime's
-own variables. One that cannot be made, or that has died of anything but idleness, is not made
-again: starts are cold then.
+There is one for each Python command up to its script (before it, with imports that are named) and
+each environment but for the runtime's own variables and the accelerators to be seen, which nothing
+reads while it is imported. One that cannot be made, or that has died of anything but idleness, is
+not made again: starts are cold then.
 """
 
 import logging
@@ -18,6 +19,7 @@ from threading import Lock, Thread
 from flashruntime.launch import keepers, ranks
 from flashruntime.launch.keeper import ERROR_FILES
 from flashruntime.launch.keepers import Keepers
+from flashruntime.launch.machine import VISIBLE
 from flashruntime.launch.preload import Script, modules_of, names_beside, script_of
 from flashruntime.launch.spec import LaunchSpec, WarmStart
 
@@ -25,6 +27,7 @@ _LOG = logging.getLogger(__name__)
 MAX_INTERPRETERS = 2
 IMPORT_LIMIT_S = 120.0
 _MODULES, _STORE = "FLASHML_WARM_MODULES", "FLASHML_WARM_STORE"
+_STAYS = "FLASHML_WARM_STAYS"
 _OWN_PREFIX = "FLASHML_"
 # Each changes where an interpreter looks for modules, or what it does when the script has ended.
 _REFUSED = ("PYTHONSAFEPATH", "PYTHONINSPECT", "PYTHONHOME", "PYTHONPROFILEIMPORTTIME")
@@ -43,15 +46,15 @@ class Interpreter:
     """One warm interpreter, which has a keeper of its own."""
 
     def __init__(self, script: Script, spec: LaunchSpec, start: WarmStart) -> None:
-        self._script = script
         self._lock = Lock()
         self._waiting: list[Callable[[], None]] = []
         self._names: frozenset[str] = frozenset()
         self.state = State.IMPORTING
         self.has_idled_out = False
-        env = _shared(ranks.with_defaults(spec.env, start.ranks))
-        env |= {_MODULES: " ".join(modules_of(script, spec.cwd))}
+        env = _shared(ranks.with_defaults(spec.env, start.ranks), start.late)
+        env |= {_MODULES: " ".join(start.imports or modules_of(script, spec.cwd))}
         env |= {_STORE: "1"} if start.ranks else {}
+        env |= {_STAYS: "1"} if start.imports else {}
         self._control, theirs = socket.socketpair()
         self._keepers = Keepers(self._control)
         request: dict[str, object] = {"argv": script.stand_in, "cwd": "/", "env": env}
@@ -62,8 +65,10 @@ class Interpreter:
 
     def suits(self, spec: LaunchSpec) -> bool:
         """Whether it is ready, and has imported nothing that lies beside the script too."""
-        beside = names_beside(self._script.directory(spec.cwd))
-        return self.state is State.READY and self._names.isdisjoint(beside)
+        script = None if spec.warm is None else script_of(spec.warm.argv)
+        if script is None or self.state is not State.READY:
+            return False
+        return self._names.isdisjoint(names_beside(script.directory(spec.cwd)))
 
     def when_settled(self, wake: Callable[[], None]) -> None:
         """Call `wake` once the interpreter is no longer importing."""
@@ -76,10 +81,13 @@ class Interpreter:
     def open(self, spec: LaunchSpec, start: WarmStart) -> tuple[socket.socket, Keepers]:
         """Return the connection to a keeper that forks `spec`, as cold starts do."""
         env = ranks.with_defaults(spec.env, start.ranks)
+        script = script_of(start.argv)
+        if script is None:
+            raise OSError(f"{start.argv!r} is no Python script")
         request = {
             "argv": list(start.argv),
-            "head": len(self._script.head),
-            "script": None if self._script.is_module else self._script.name,
+            "head": len(script.head),
+            "script": None if script.is_module else script.name,
             "cwd": str(spec.cwd),
             "env": env,
             "log": str(spec.log_path),
@@ -157,6 +165,12 @@ class _Pool:
             old.retire()
         return found
 
+    def drop(self, key: object) -> None:
+        with self._lock:
+            old = self._all.pop(key, None)
+        if old is not None:
+            old.retire()
+
     def clear(self) -> None:
         with self._lock:
             everything, self._all = list(self._all.values()), {}
@@ -195,12 +209,21 @@ def find(spec: LaunchSpec) -> Interpreter | None:
     return found if found.suits(spec) else None
 
 
-def prepare(spec: LaunchSpec) -> None:
-    """Make the interpreter that a later launch may be forked from."""
+def prepare(spec: LaunchSpec) -> Interpreter | None:
+    """Return the interpreter that a later launch may be forked from, made where there is none."""
     start = spec.warm
     known = None if start is None else _known(spec, start)
-    if start is not None and known is not None:
-        _pool.get(known[0], lambda: Interpreter(known[1], spec, start))
+    if start is None or known is None:
+        return None
+    return _pool.get(known[0], lambda: Interpreter(known[1], spec, start))
+
+
+def retire(spec: LaunchSpec) -> None:
+    """Let the interpreter of `spec` end once the processes that it has forked have."""
+    start = spec.warm
+    known = None if start is None else _known(spec, start)
+    if known is not None:
+        _pool.drop(known[0])
 
 
 def _known(spec: LaunchSpec, start: WarmStart) -> tuple[object, Script] | None:
@@ -210,8 +233,13 @@ def _known(spec: LaunchSpec, start: WarmStart) -> tuple[object, Script] | None:
         return None
     if not _is_program(script.head[0], spec.cwd, env.get("PATH")):
         return None
-    shared = tuple(sorted(_shared(env).items()))
-    return (script.head, shared, bool(start.ranks), keepers.inherited_state()), script
+    head = script.head
+    if start.imports:
+        if script.is_module:
+            return None
+        head = (*head[:-1], *start.imports)
+    shared = tuple(sorted(_shared(env, start.late).items()))
+    return (head, shared, bool(start.ranks), keepers.inherited_state()), script
 
 
 def _is_program(name: str, cwd: Path, path: str | None) -> bool:
@@ -224,9 +252,10 @@ def _is_program(name: str, cwd: Path, path: str | None) -> bool:
         return False
 
 
-def _shared(env: dict[str, str]) -> dict[str, str]:
+def _shared(env: dict[str, str], late: frozenset[str]) -> dict[str, str]:
     """What all attempts have in common."""
-    own = {name for name in env if name.startswith(_OWN_PREFIX) or name in ERROR_FILES}
+    late = late | {*ERROR_FILES, VISIBLE}
+    own = {name for name in env if name.startswith(_OWN_PREFIX) or name in late}
     return {name: value for name, value in env.items() if name not in own}
 
 

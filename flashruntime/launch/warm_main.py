@@ -20,6 +20,7 @@ from typing import Any
 
 IDLE_S = 300.0
 _CONTROL, _MODULES, _PROBE = "FLASHML_WARM_FD", "FLASHML_WARM_MODULES", "FLASHML_WARM_STORE"
+_STAYS = "FLASHML_WARM_STAYS"
 _TAKEN_APART = {"__main__", "builtins", "sys"}
 _OLD_STORE = {"USE_LIBUV": "0", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
@@ -43,7 +44,8 @@ def serve(before: set[str]) -> "Callable[[], None]":
     names = sorted({name.partition(".")[0] for name in set(sys.modules) - before})
     kept |= {name: each for name, each in sys.modules.items() if name not in _TAKEN_APART}
     _end_without_destructors(kept)
-    server = server_module.Server(control, in_place=True, idle_s=IDLE_S)
+    idle_s = None if os.environ.get(_STAYS) else IDLE_S
+    server = server_module.Server(control, in_place=True, idle_s=idle_s)
     gc.collect()
     gc.freeze()
     os.write(control, f"ready {' '.join(names)}\n".encode())
@@ -60,7 +62,7 @@ def _load_server() -> ModuleType:
         return __import__("keeper_server")
     finally:
         del sys.path[0]
-        for name in ("keeper_server", "keeper"):
+        for name in ("keeper_server", "keeper", "processes"):
             sys.modules.pop(name, None)
 
 

@@ -9,6 +9,7 @@ from flashruntime.errors import Conflict, InvalidInput
 from flashruntime.leases import views
 from flashruntime.leases.jsontext import clean, dump_model
 from flashruntime.leases.ledger import Ledger, new_lease_id, newest_lease, of_job, wanted_job
+from flashruntime.leases.placement import need_of
 from flashruntime.leases.record import EventDraft, JobRow, Submission, TaskCounts, TaskRow
 from flashruntime.leases.store import Transaction
 from flashruntime.leases.transitions import NS_PER_S
@@ -61,10 +62,12 @@ class JobBook(Ledger):
             idempotency_key=_key(submission),
             request_digest=submission.request_digest,
             counts=TaskCounts(pending=len(submission.payloads)),
+            need=need_of(spec.spec.workload.parameters),
         )
         _check_prefix(job)
         job = tx.add_job(job, dump_model(spec))
         tx.add_inputs(job.seq, (file.key for file in spec.spec.workload.parameters.inputs))
+        self._needs.add(job.need)
         data: dict[str, JsonValue] = {"name": job.name, "tasks": len(submission.payloads)}
         self._append(tx, [of_job(EventType.JOB_ACCEPTED, job, data)])
         for chunk in _chunks(submission.payloads):
@@ -76,7 +79,8 @@ class JobBook(Ledger):
     ) -> None:
         created = []
         for index, payload in payloads:
-            row = TaskRow(f"{job.job_id}-{index:05d}", job.job_id, job.seq, index)
+            task_id = f"{job.job_id}-{index:05d}"
+            row = TaskRow(task_id, job.job_id, job.seq, index, need=job.need)
             created.append((row, dump_model(payload)))
         tx.add_tasks(created)
         kind = EventType.TASK_CREATED

@@ -16,6 +16,7 @@ from flashruntime.leases.store import LeaseStore, Transaction
 from flashruntime.leases.transitions import Change
 from flashruntime.protocol.events import EventType
 from flashruntime.protocol.jobs import JobRecord, JobSpec, JobState
+from flashruntime.protocol.tasks import TaskState
 
 _ENDED = {
     EventType.JOB_SUCCEEDED: JobState.SUCCEEDED,
@@ -33,6 +34,8 @@ class Ledger:
         self._clock = clock
         self._boot_id = boot_id()
         self._steps = Steps(clock.monotonic_ns())
+        # The needs that tasks in the queue may have; one that none has any more is harmless.
+        self._needs: set[str] = set()
 
     def _job_record(self, tx: Transaction, job: JobRow) -> JobRecord:
         return views.job_record(job, JobSpec.model_validate_json(tx.spec_json(job.job_id)))
@@ -83,6 +86,8 @@ class Ledger:
         tx.put_task(change.task)
         if change.task.state is before.state:
             return
+        if change.task.state is TaskState.PENDING:
+            self._needs.add(change.task.need)
         job = wanted_job(tx, before.job_id)
         state = JobState.RUNNING if job.state is JobState.PENDING else job.state
         job = replace(job, state=state, counts=job.counts.moved(before.state, change.task.state))

@@ -12,6 +12,7 @@ from flashruntime.clock import Clock
 from flashruntime.errors import Conflict, Superseded
 from flashruntime.leases import objects, transitions, views
 from flashruntime.leases.care import BlobCare
+from flashruntime.leases.fleet import Fleet
 from flashruntime.leases.jobs import JobBook
 from flashruntime.leases.jsontext import clean, dumps
 from flashruntime.leases.ledger import attempt, new_lease_id, newest_lease, wanted_job
@@ -50,7 +51,7 @@ SPREAD_PATIENCE_NS = 5 * NS_PER_S
 SWEEP_BATCH = 200
 
 
-class LeaseManager(JobBook, SessionBook, BlobCare, Retention, Spool):
+class LeaseManager(Fleet, JobBook, SessionBook, BlobCare, Retention, Spool):
     """The coordinator's core; synchronous, used from one thread at a time.
 
     With `judge`, the decision about each attempt whose node was lost is recorded too.
@@ -64,6 +65,7 @@ class LeaseManager(JobBook, SessionBook, BlobCare, Retention, Spool):
         """Give every live lease and every waiting task its full time again; call it once, first."""
         with self._store.transaction() as tx:
             rearmed = tx.rearm(self._clock.monotonic_ns())
+            self._recall(tx)
             data: dict[str, JsonValue] = {"live_leases": rearmed}
             draft = EventDraft(EventType.COORDINATOR_STARTED, None, None, None, data)
             self._append(tx, [draft])
@@ -88,11 +90,11 @@ class LeaseManager(JobBook, SessionBook, BlobCare, Retention, Spool):
                 before = tx.lease_by_claim(request.node_id, request.claim_id)
                 if before is not None:
                     return self._claimed_before(tx, before, now_ns)
-            job_seq = None
-            if request.job_id is not None:
-                job_seq = wanted_job(tx, request.job_id).seq
-            others = self._others_live(request.node_id, now_ns)
-            query = ClaimQuery(request.node_id, now_ns, job_seq, others, SPREAD_PATIENCE_NS)
+            job = None if request.job_id is None else wanted_job(tx, request.job_id)
+            needs = self._claimable_needs(tx, request, job)
+            others = self._others_free(request.node_id, now_ns, needs)
+            seq = None if job is None else job.seq
+            query = ClaimQuery(request.node_id, now_ns, seq, others, SPREAD_PATIENCE_NS, needs)
             while (task := tx.next_claimable(query)) is not None:
                 previous = newest_lease(tx, task)
                 if not transitions.lost_too_often(task, previous):
@@ -164,6 +166,7 @@ class LeaseManager(JobBook, SessionBook, BlobCare, Retention, Spool):
                 self._note(lease.node_id)
                 if request.step not in {None, lease.step}:
                     self._steps.moved(lease_id, now_ns)
+                self._hear_imports(lease.job_id, request.imports)
                 change = transitions.renew(task, lease, now_ns, request.step, metrics_json)
                 self._apply(tx, task, change)
                 return views.lease_status(change.lease or lease, self._clock.utc_now())

@@ -61,7 +61,7 @@ class MemoryStore(MemoryKeeping, MemorySpool):
         self._nodes: dict[str, NodeRow] = {}
         self._events: list[EventRow | None] = []
         self._job_events: dict[str, list[int]] = {}
-        self._ready = _Sorted()
+        self._ready: dict[str, _Sorted] = {}
         self._waiting = _Sorted()
         self._deadlines = _Sorted()
         self._object_keys = _Sorted()
@@ -193,7 +193,8 @@ class MemoryStore(MemoryKeeping, MemorySpool):
         if task.not_before_ns:
             change(self._waiting, (task.not_before_ns, task.job_seq, task.index, task.task_id))
         else:
-            change(self._ready, (task.job_seq, task.index, task.task_id))
+            ready = self._ready.setdefault(task.need, _Sorted())
+            change(ready, (task.job_seq, task.index, task.task_id))
 
     def payload_json(self, task_id: str) -> str:
         """Return the payload of an existing task."""
@@ -204,6 +205,11 @@ class MemoryStore(MemoryKeeping, MemorySpool):
         ids = self._job_tasks.get(job_seq, [])[index + 1 : index + 1 + limit]
         return [self._tasks[task_id] for task_id in ids]
 
+    def queued_needs(self) -> list[str]:
+        """Return the needs that PENDING tasks have, each once."""
+        waiting = {self._tasks[str(item[-1])].need for item in self._waiting.items}
+        return sorted(waiting | {need for need, ready in self._ready.items() if ready.items})
+
     def next_claimable(self, query: ClaimQuery) -> TaskRow | None:
         """Return the due task longest waiting, else the first ready one by job and index."""
         for item in self._waiting.items:
@@ -213,11 +219,15 @@ class MemoryStore(MemoryKeeping, MemorySpool):
             spared = query.others_live and task.avoid_node == query.node_id
             if spared and task.not_before_ns > query.now_ns - query.patience_ns:
                 continue
-            if query.job_seq in {None, task.job_seq}:
+            if query.job_seq in {None, task.job_seq} and task.need in query.needs:
                 return task
-        ready = self._ready.items
-        at = 0 if query.job_seq is None else bisect_left(ready, (query.job_seq,))
-        if at == len(ready) or (query.job_seq is not None and ready[at][0] != query.job_seq):
+        first = [self._first_ready(need, query.job_seq) for need in query.needs]
+        return min(filter(None, first), key=lambda task: task.ready_order, default=None)
+
+    def _first_ready(self, need: str, job_seq: int | None) -> TaskRow | None:
+        ready = self._ready.get(need, _Sorted()).items
+        at = 0 if job_seq is None else bisect_left(ready, (job_seq,))
+        if at == len(ready) or (job_seq is not None and ready[at][0] != job_seq):
             return None
         return self._tasks[str(ready[at][-1])]
 
@@ -266,6 +276,11 @@ class MemoryStore(MemoryKeeping, MemorySpool):
     def live_leases(self, node_id: str) -> list[LeaseRow]:
         """Return the LIVE leases of a node."""
         return [self._leases[lease_id] for lease_id in self._live.get(node_id, {})]
+
+    def live_counts(self, node_id: str | None) -> dict[str, int]:
+        """Return how many LIVE leases a node (None: each) has."""
+        nodes = self._live if node_id is None else {node_id: self._live.get(node_id, {})}
+        return {node: len(live) for node, live in nodes.items()}
 
     def rearm(self, now_ns: int) -> int:
         """Give LIVE leases and waiting tasks their full time from `now_ns`."""

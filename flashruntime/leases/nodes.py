@@ -17,6 +17,7 @@ from flashruntime.protocol.nodes import (
     NodeRegistered,
     NodeRegistration,
 )
+from flashruntime.protocol.placement import NodeCapabilities, capabilities_of
 
 NODE_LIVE_NS = 60 * NS_PER_S
 MAX_REMEMBERED = 10_000
@@ -39,6 +40,7 @@ class NodeRegistry(Ledger):
         self._started_ns = clock.monotonic_ns()
         self._seen_ns: dict[str, int] = {}
         self._links: dict[str, Link] = {}
+        self._known: dict[str, tuple[str, NodeCapabilities]] = {}
 
     def register_node(self, registration: NodeRegistration) -> NodeRegistered:
         """Open a new session of a node, or go on with its newest; any older one ends with it."""
@@ -51,24 +53,30 @@ class NodeRegistry(Ledger):
         )
         with self._store.transaction() as tx:
             before = tx.node(row.node_id)
-            if before is not None and before.session_id == registration.session_id:
-                row = replace(row, session_id=before.session_id)
+            if before is not None:
+                row = replace(row, duty=before.duty)
+                if before.session_id == registration.session_id:
+                    row = replace(row, session_id=before.session_id)
             tx.put_node(row)
+        self._known.pop(row.node_id, None)
         self._note(row.node_id)
-        return NodeRegistered(node_id=row.node_id, status="registered", session_id=row.session_id)
+        return NodeRegistered(
+            node_id=row.node_id, status="registered", session_id=row.session_id, duty=row.duty
+        )
 
     def node_heartbeat(self, node_id: str, beat: NodeHeartbeat) -> NodeRecord:
         """Note a sign of life; NotFound if unregistered, Superseded from an older session."""
         with self._store.transaction() as tx:
             row = self._session(tx, node_id, beat.session_id)
+            running = tx.live_counts(node_id).get(node_id, 0)
         self._note(node_id)
-        return self._node_record(row)
+        return self._node_record(row, running)
 
     def nodes(self) -> NodePage:
         """Return all registered nodes."""
         with self._store.transaction() as tx:
-            rows = tx.nodes()
-        return NodePage(items=[self._node_record(row) for row in rows])
+            rows, running = tx.nodes(), tx.live_counts(None)
+        return NodePage(items=[self._node_record(row, running.get(row.node_id, 0)) for row in rows])
 
     def _session(self, tx: Transaction, node_id: str, session_id: str | None) -> NodeRow:
         row = tx.node(clean(node_id))
@@ -93,12 +101,7 @@ class NodeRegistry(Ledger):
         while len(self._seen_ns) > MAX_REMEMBERED:
             self._seen_ns.pop(next(iter(self._seen_ns)))
 
-    def _others_live(self, node_id: str, now_ns: int) -> bool:
-        newest_first = reversed(self._seen_ns.items())
-        other = next(((node, seen) for node, seen in newest_first if node != node_id), None)
-        return other is not None and now_ns - other[1] <= NODE_LIVE_NS
-
-    def _node_record(self, row: NodeRow) -> NodeRecord:
+    def _node_record(self, row: NodeRow, running: int) -> NodeRecord:
         seen_ns = self._seen_ns.get(row.node_id, self._started_ns)
         idle_ns = max(0, self._clock.monotonic_ns() - seen_ns)
         return NodeRecord(
@@ -109,4 +112,18 @@ class NodeRegistry(Ledger):
             connected=self._open_session_of(row.node_id) == row.session_id,
             registered_at=row.registered_at,
             idle_s=idle_ns / NS_PER_S,
+            duty=row.duty,
+            running=running,
+            capabilities=self._declared(row),
         )
+
+    def _declared(self, row: NodeRow) -> NodeCapabilities:
+        """Return what a node declares, and remember it; of the nodes asked for last only."""
+        known = self._known.pop(row.node_id, None)
+        if known is None or known[0] != row.session_id:
+            registration = NodeRegistration.model_validate_json(row.registration_json)
+            known = row.session_id, capabilities_of(registration.capabilities)
+        self._known[row.node_id] = known
+        while len(self._known) > MAX_REMEMBERED:
+            self._known.pop(next(iter(self._known)))
+        return known[1]

@@ -14,6 +14,7 @@ from flashruntime.protocol.budget import Budget
 from flashruntime.protocol.events import EventType
 from flashruntime.protocol.failures import Decision
 from flashruntime.protocol.jobs import JobSpec, JobState
+from flashruntime.protocol.nodes import NodeDuty
 from flashruntime.protocol.tasks import OutputFile, TaskPayload, TaskState
 
 
@@ -64,7 +65,7 @@ class TaskCounts:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job without its spec; `seq` orders jobs by submission."""
+    """A job without its spec; `seq` orders jobs by submission, `need` is what its tasks ask for."""
 
     seq: int
     job_id: str
@@ -79,6 +80,7 @@ class JobRow:
     idempotency_key: str | None
     request_digest: str
     counts: TaskCounts
+    need: str = ""
 
     def prefix_of(self, index: int, lease_id: str) -> str:
         """Return where a lease of the task `index` puts its outputs."""
@@ -122,11 +124,22 @@ class TaskRow:
     reason: str | None = None
     result: TaskResult | None = None
     same_run: int = 0
+    need: str = ""
 
     @property
     def budget(self) -> Budget:
         """What the task may still spend."""
         return Budget(self.errors, self.loss_run, self.same_run, self.best_step, self.last_failure)
+
+    @property
+    def ready_order(self) -> tuple[int, int]:
+        """Where it stands among tasks that are ready."""
+        return self.job_seq, self.index
+
+    @property
+    def waiting_order(self) -> tuple[int, int, int]:
+        """Where it stands among tasks that wait or have waited."""
+        return self.not_before_ns, self.job_seq, self.index
 
     def left_with(self, budget: Budget) -> "TaskRow":
         """Return the task with this budget."""
@@ -207,21 +220,22 @@ class ObjectRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A registered worker and its newest session."""
+    """A registered worker, its newest session, and what it is to do."""
 
     node_id: str
     session_id: str
     hostname: str | None
     registered_at: datetime
     registration_json: str
+    duty: NodeDuty = NodeDuty.ACTIVE
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimQuery:
     """Which task a node may have: a waiting task is due once its `not_before_ns` <= `now_ns`.
 
-    With `others_live`, a task whose `avoid_node` is `node_id` is held back for `patience_ns`
-    after it became due.
+    Only tasks with one of `needs` are given. With `others_live`, a task whose `avoid_node` is
+    `node_id` is held back for `patience_ns` after it became due.
     """
 
     node_id: str
@@ -229,3 +243,4 @@ class ClaimQuery:
     job_seq: int | None
     others_live: bool
     patience_ns: int
+    needs: tuple[str, ...] = ("",)

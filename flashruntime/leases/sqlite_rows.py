@@ -19,6 +19,7 @@ from flashruntime.leases.record import (
 from flashruntime.protocol.events import EventType
 from flashruntime.protocol.failures import Decision
 from flashruntime.protocol.jobs import JobState
+from flashruntime.protocol.nodes import NodeDuty
 from flashruntime.protocol.tasks import OutputFile, TaskState
 
 Values = tuple[Any, ...]
@@ -44,6 +45,7 @@ def job_values(job: JobRow) -> Values:
         counts.completed,
         counts.failed,
         counts.cancelled,
+        job.need,
     )
 
 
@@ -57,7 +59,8 @@ def job_row(values: Values) -> JobRow:
         datetime.fromisoformat(values[5]),
         None if finished is None else datetime.fromisoformat(finished),
         *values[7:12],
-        TaskCounts(*values[12:]),
+        TaskCounts(*values[12:17]),
+        values[17],
     )
     return JobRow(*converted)
 
@@ -84,13 +87,14 @@ def task_values(task: TaskRow) -> Values:
         task.reason,
         None if task.result is None else _result_json(task.result),
         task.same_run,
+        task.need,
     )
 
 
 def task_row(values: Values) -> TaskRow:
     """Return a task from all columns of `tasks`."""
     result = None if values[17] is None else _result(values[17])
-    converted: Values = (*values[:4], TaskState(values[4]), *values[5:17], result, values[18])
+    converted: Values = (*values[:4], TaskState(values[4]), *values[5:17], result, *values[18:])
     return TaskRow(*converted)
 
 
@@ -176,11 +180,12 @@ def object_row(values: Values) -> ObjectRow:
 def node_values(row: NodeRow) -> Values:
     """Return the columns of `nodes`."""
     registered = row.registered_at.isoformat()
-    return (row.node_id, row.session_id, row.hostname, registered, row.registration_json)
+    known = (row.node_id, row.session_id, row.hostname, registered, row.registration_json)
+    return (*known, row.duty.value)
 
 
 def node_row(values: Values) -> NodeRow:
     """Return a node from all columns of `nodes`."""
-    node_id, session_id, hostname, registered, registration_json = values
+    node_id, session_id, hostname, registered, registration_json, duty = values
     stamp = datetime.fromisoformat(registered)
-    return NodeRow(node_id, session_id, hostname, stamp, registration_json)
+    return NodeRow(node_id, session_id, hostname, stamp, registration_json, NodeDuty(duty))

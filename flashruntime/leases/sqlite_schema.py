@@ -1,11 +1,15 @@
 """Tables and indexes of the SQLite ledger."""
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 _SPOOL = """CREATE TABLE spool (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     sha256 TEXT NOT NULL,
     data BLOB NOT NULL
 )"""
+_READY_INDEX = """CREATE INDEX tasks_ready ON tasks (need, job_seq, idx)
+    WHERE state = 'PENDING' AND not_before_ns = 0"""
+_NEED_INDEX = """CREATE INDEX tasks_waiting_of_need ON tasks (need, not_before_ns, job_seq, idx)
+    WHERE state = 'PENDING' AND not_before_ns > 0"""
 _KEEPING = (
     """CREATE TABLE removals (
     job_seq INTEGER PRIMARY KEY,
@@ -47,6 +51,14 @@ UPGRADES: dict[int, tuple[str, ...]] = {
     json_each(specs.spec, '$.spec.workload.parameters.inputs') AS input""",
     ),
     3: (_SPOOL,),
+    4: (
+        "ALTER TABLE jobs ADD COLUMN need TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE tasks ADD COLUMN need TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE nodes ADD COLUMN duty TEXT NOT NULL DEFAULT 'active'",
+        "DROP INDEX tasks_ready",
+        _READY_INDEX,
+        _NEED_INDEX,
+    ),
 }
 
 SCHEMA = f"""
@@ -69,7 +81,8 @@ CREATE TABLE jobs (
     leased INTEGER NOT NULL,
     completed INTEGER NOT NULL,
     failed INTEGER NOT NULL,
-    cancelled INTEGER NOT NULL
+    cancelled INTEGER NOT NULL,
+    need TEXT NOT NULL DEFAULT ''
 );
 
 CREATE TABLE specs (job_id TEXT PRIMARY KEY, spec TEXT NOT NULL);
@@ -93,13 +106,14 @@ CREATE TABLE tasks (
     last_failure TEXT,
     reason TEXT,
     result TEXT,
-    same_run INTEGER NOT NULL DEFAULT 0
+    same_run INTEGER NOT NULL DEFAULT 0,
+    need TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX tasks_of_job ON tasks (job_seq, idx);
-CREATE INDEX tasks_ready ON tasks (job_seq, idx)
-    WHERE state = 'PENDING' AND not_before_ns = 0;
+{_READY_INDEX};
 CREATE INDEX tasks_waiting ON tasks (not_before_ns, job_seq, idx)
     WHERE state = 'PENDING' AND not_before_ns > 0;
+{_NEED_INDEX};
 CREATE INDEX tasks_waiting_of_job ON tasks (job_seq, not_before_ns, idx)
     WHERE state = 'PENDING' AND not_before_ns > 0;
 
@@ -157,7 +171,8 @@ CREATE TABLE nodes (
     session_id TEXT NOT NULL,
     hostname TEXT,
     registered_at TEXT NOT NULL,
-    registration TEXT NOT NULL
+    registration TEXT NOT NULL,
+    duty TEXT NOT NULL DEFAULT 'active'
 ) WITHOUT ROWID;
 """
 SCHEMA += ";\n".join(_KEEPING)

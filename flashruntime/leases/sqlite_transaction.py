@@ -1,8 +1,9 @@
 """The operations of a transaction in SQL; each is answered by an index."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from flashruntime.leases import sqlite_rows as rows
 from flashruntime.leases.record import (
@@ -20,7 +21,7 @@ from flashruntime.leases.sqlite_spool import SqliteSpool
 
 _UPDATE_JOB = """UPDATE jobs SET name=?, state=?, reason=?, created_at=?, finished_at=?,
     lease_ns=?, max_errors=?, output_prefix=?, idempotency_key=?, request_digest=?,
-    pending=?, leased=?, completed=?, failed=?, cancelled=? WHERE job_id=?"""
+    pending=?, leased=?, completed=?, failed=?, cancelled=?, need=? WHERE job_id=?"""
 _UPDATE_TASK = """UPDATE tasks SET state=?, lease_id=?, holder=?, attempts=?, errors=?, losses=?,
     loss_run=?, best_step=?, not_before_ns=?, backoff_ns=?, avoid_node=?, last_failure=?,
     reason=?, result=?, same_run=? WHERE task_id=?"""
@@ -33,9 +34,13 @@ _PUT_OBJECT = """INSERT INTO objects VALUES (?,?,?,?,?,?,?)
     accepted=excluded.accepted, job_id=excluded.job_id, task_id=excluded.task_id,
     path=excluded.path"""
 _DUE = """SELECT * FROM tasks WHERE state='PENDING' AND not_before_ns>0 AND not_before_ns<=:now
-    AND (NOT :others OR avoid_node IS NOT :node OR not_before_ns<=:now-:patience)"""
-_READY = "SELECT * FROM tasks WHERE state='PENDING' AND not_before_ns=0"
+    AND need=:need AND (NOT :others OR avoid_node IS NOT :node OR not_before_ns<=:now-:patience)"""
+_READY = "SELECT * FROM tasks WHERE state='PENDING' AND not_before_ns=0 AND need=:need"
+# From each need to the next one, so that the number of tasks between them costs nothing.
+_NEXT_NEED = "SELECT min(need) FROM tasks WHERE state='PENDING' AND not_before_ns{} AND need{}?"
 _ONE_JOB = " AND job_seq=:job_seq"
+_WAITING_ORDER: Callable[[TaskRow], tuple[int, ...]] = attrgetter("waiting_order")
+_READY_ORDER: Callable[[TaskRow], tuple[int, ...]] = attrgetter("ready_order")
 _CANCEL_LEASES = """UPDATE leases SET state='CANCELLED' WHERE lease_id IN (
     SELECT holder FROM tasks WHERE job_seq=? AND state IN ('PENDING','LEASED')
     AND holder IS NOT NULL)"""
@@ -68,7 +73,7 @@ class SqliteTransaction(SqliteKeeping, SqliteSpool):
         """Insert tasks, each with its payload as JSON."""
         added = list(tasks)
         self._db.executemany(
-            "INSERT INTO tasks VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            "INSERT INTO tasks VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             [rows.task_values(task) for task, _ in added],
         )
         self._db.executemany(
@@ -108,7 +113,7 @@ class SqliteTransaction(SqliteKeeping, SqliteSpool):
 
     def put_task(self, task: TaskRow) -> None:
         """Replace a task."""
-        task_id, _, _, _, *values = rows.task_values(task)
+        task_id, _, _, _, *values, _ = rows.task_values(task)
         self._db.execute(_UPDATE_TASK, (*values, task_id))
 
     def payload_json(self, task_id: str) -> str:
@@ -127,6 +132,16 @@ class SqliteTransaction(SqliteKeeping, SqliteSpool):
         found = self._db.execute(sql, (job_seq, index, limit))
         return [rows.task_row(values) for values in found]
 
+    def queued_needs(self) -> list[str]:
+        """Return the needs that PENDING tasks have, each once."""
+        return sorted({need for wait in ("=0", ">0") for need in self._needs(wait)})
+
+    def _needs(self, wait: str) -> Iterator[str]:
+        found = self._one(_NEXT_NEED.format(wait, ">="), "")
+        while found is not None and found[0] is not None:
+            yield str(found[0])
+            found = self._one(_NEXT_NEED.format(wait, ">"), found[0])
+
     def next_claimable(self, query: ClaimQuery) -> TaskRow | None:
         """Return the due task longest waiting, else the first ready one by job and index."""
         named = {
@@ -139,10 +154,15 @@ class SqliteTransaction(SqliteKeeping, SqliteSpool):
         one_job = "" if query.job_seq is None else _ONE_JOB
         due = f"{_DUE}{one_job} ORDER BY not_before_ns, job_seq, idx LIMIT 1"
         ready = f"{_READY}{one_job} ORDER BY job_seq, idx LIMIT 1"
-        found = self._db.execute(due, named).fetchone()
-        if found is None:
-            found = self._db.execute(ready, named).fetchone()
-        return None if found is None else rows.task_row(found)
+        for sql, order in ((due, _WAITING_ORDER), (ready, _READY_ORDER)):
+            found = [
+                rows.task_row(values)
+                for need in query.needs
+                for values in self._db.execute(sql, {**named, "need": need})
+            ]
+            if found:
+                return min(found, key=order)
+        return None
 
     def cancel_open(self, job_seq: int) -> int:
         """Cancel each PENDING or LEASED task of a job and its open lease."""
@@ -174,6 +194,12 @@ class SqliteTransaction(SqliteKeeping, SqliteSpool):
         """Return the LIVE leases of a node."""
         sql = "SELECT * FROM leases WHERE state='LIVE' AND node_id=?"
         return [rows.lease_row(found) for found in self._db.execute(sql, (node_id,))]
+
+    def live_counts(self, node_id: str | None) -> dict[str, int]:
+        """Return how many LIVE leases a node (None: each) has."""
+        one = "" if node_id is None else "AND node_id=:node"
+        sql = f"SELECT node_id, count(*) FROM leases WHERE state='LIVE' {one} GROUP BY node_id"  # noqa: S608 (constants)
+        return dict(self._db.execute(sql, {"node": node_id}).fetchall())
 
     def rearm(self, now_ns: int) -> int:
         """Give LIVE leases and waiting tasks their full time from `now_ns`."""
@@ -232,7 +258,7 @@ class SqliteTransaction(SqliteKeeping, SqliteSpool):
 
     def put_node(self, row: NodeRow) -> None:
         """Insert or replace a node."""
-        self._db.execute("INSERT OR REPLACE INTO nodes VALUES (?,?,?,?,?)", rows.node_values(row))
+        self._db.execute("INSERT OR REPLACE INTO nodes VALUES (?,?,?,?,?,?)", rows.node_values(row))
 
     def nodes(self) -> list[NodeRow]:
         """Return all nodes by id."""

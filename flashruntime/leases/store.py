@@ -64,6 +64,10 @@ class Transaction(KeepingTransaction, SpoolTransaction, Protocol):
         """Return tasks of a job with a greater index, in index order."""
         ...
 
+    def queued_needs(self) -> list[str]:
+        """Return the needs that PENDING tasks have, each once; costs nothing for their number."""
+        ...
+
     def next_claimable(self, query: ClaimQuery) -> TaskRow | None:
         """Return the due task longest waiting, else the first ready one by job and index."""
         ...
@@ -90,6 +94,10 @@ class Transaction(KeepingTransaction, SpoolTransaction, Protocol):
 
     def live_leases(self, node_id: str) -> list[LeaseRow]:
         """Return the LIVE leases of a node."""
+        ...
+
+    def live_counts(self, node_id: str | None) -> dict[str, int]:
+        """Return how many LIVE leases a node (None: each) has; one without any may be absent."""
         ...
 
     def rearm(self, now_ns: int) -> int:

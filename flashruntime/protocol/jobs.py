@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, JsonValue, field_validator
 
 from flashruntime.protocol.base import Name, ObjectKey, OpenModel, Sha256, WireModel
+from flashruntime.protocol.placement import PlacedParameters
 
 MAX_TASKS = 100_000
 DEFAULT_LEASE_S = 30.0
@@ -79,7 +80,7 @@ def _runnable(command: list[str]) -> list[str]:
 Argv = Annotated[list[str], Field(min_length=1, max_length=10_000), AfterValidator(_runnable)]
 
 
-class CommandParameters(WireModel):
+class CommandParameters(PlacedParameters):
     """Parameters of the workload type `command`: an argv list, never a shell line.
 
     An attempt that neither prints nor steps for `no_progress_s` is ended: it hangs.
@@ -105,7 +106,7 @@ class CommandParameters(WireModel):
         return env
 
 
-class SearchParameters(WireModel):
+class SearchParameters(PlacedParameters):
     """Parameters of `hyperparameter_search`: one task for each trial of `trials` or of `grid`."""
 
     trials: list[Params] | None = Field(default=None, min_length=1, max_length=MAX_TASKS)
@@ -196,6 +197,7 @@ class JobRecord(OpenModel):
     """A job as the coordinator sees it; `tasks` counts its tasks by state.
 
     A list of jobs leaves `spec` out, which may hold the parameters of 100,000 tasks.
+    `waiting_for` says what its waiting tasks ask for where no node that is alive offers that.
     """
 
     job_id: str
@@ -205,6 +207,7 @@ class JobRecord(OpenModel):
     created_at: datetime
     finished_at: datetime | None = None
     tasks: dict[str, int] = {}
+    waiting_for: str | None = None
     spec: JobSpec | None = None
 
 

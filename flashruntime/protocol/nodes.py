@@ -7,12 +7,31 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from flashruntime.protocol.base import NodeId, OpenModel
+from flashruntime.protocol.placement import Imports, NodeCapabilities
+
+
+class NodeDuty(StrEnum):
+    """What a node is to do: take tasks, take no new ones, or give back those that it has."""
+
+    ACTIVE = "active"
+    CORDONED = "cordoned"
+    DRAINING = "draining"
+    DRAINED = "drained"
+
+
+class NodeOrder(StrEnum):
+    """What an operator asks of a node."""
+
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+    DRAIN = "drain"
 
 
 class NodeRegistration(BaseModel):
     """A worker introduces itself; unknown fields are kept.
 
     With `session_id`, it goes on with that session where that is still the newest of its node.
+    `capabilities` are read as `NodeCapabilities`.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
@@ -31,6 +50,7 @@ class NodeRegistered(OpenModel):
     node_id: str
     status: str
     session_id: str
+    duty: NodeDuty = NodeDuty.ACTIVE
 
 
 class NodeHeartbeat(OpenModel):
@@ -80,6 +100,8 @@ class NodeRecord(OpenModel):
     """A node as the coordinator sees it; `idle_s` is the time since its last sign of life.
 
     `connected` tells whether it holds the stream of its session open.
+    `running` counts its live leases. In answers to its heartbeats, `imports` are those of the
+    scripts that run anywhere, for it may have to go on with one.
     """
 
     node_id: str
@@ -89,6 +111,10 @@ class NodeRecord(OpenModel):
     connected: bool = False
     registered_at: datetime
     idle_s: float
+    duty: NodeDuty = NodeDuty.ACTIVE
+    running: int = 0
+    capabilities: NodeCapabilities = NodeCapabilities()
+    imports: Imports = []
 
 
 class NodePage(OpenModel):

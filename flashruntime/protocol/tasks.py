@@ -9,6 +9,7 @@ from pydantic import Field, JsonValue
 from flashruntime.protocol.base import NodeId, ObjectKey, OpenModel, Sha256, WireModel
 from flashruntime.protocol.failures import Decision, Evidence
 from flashruntime.protocol.jobs import Checkpoints, InputFile, Outputs, Params
+from flashruntime.protocol.placement import Imports, Resources
 
 Metrics = dict[str, JsonValue]
 
@@ -39,16 +40,21 @@ class TaskPayload(OpenModel):
     checkpoint: Checkpoints = Checkpoints()
     params: Params = {}
     no_progress_s: float | None = None
+    resources: Resources | None = None
 
 
 class ClaimRequest(OpenModel):
-    """Ask for work; repeating a `claim_id` gives the lease that it was given while that lives."""
+    """Ask for work; repeating a `claim_id` gives the lease that it was given while that lives.
+
+    `free` is what the node has left beside its running tasks; without it, all that it declared.
+    """
 
     node_id: NodeId
     job_id: str | None = None
     session_id: str | None = None
     wait_s: float = Field(default=0.0, ge=0, le=60)
     claim_id: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    free: Resources | None = None
 
 
 class Lease(OpenModel):
@@ -72,10 +78,11 @@ class Lease(OpenModel):
 
 
 class HeartbeatRequest(OpenModel):
-    """Sign of life of an attempt."""
+    """Sign of life of an attempt; once, what its script imports (`module:name,name` each)."""
 
     step: int | None = Field(default=None, ge=0, le=2**53)
     metrics: Metrics | None = None
+    imports: Imports | None = None
 
 
 class LeaseStatus(OpenModel):

@@ -12,7 +12,7 @@ from random import Random
 from threading import Event as Flag
 from threading import Thread
 
-from flashruntime.launch import keeper
+from flashruntime.launch import processes
 from flashruntime.launch.local import LocalLauncher, LocalProcess
 from flashruntime.launch.progress import Progress, read_progress
 from flashruntime.launch.spec import LaunchSpec
@@ -161,11 +161,11 @@ class Watched:
         """Kill the process, its group and all below it, unless it has ended already."""
         pid, handle = self._inner.pid, self._pid_handle
         assert pid is not None and handle is not None  # noqa: S101, PT018 (known since _look)
-        below = keeper.descendants(pid)
+        below = processes.descendants(pid)
         if select.select([handle], [], [], 0)[0]:
             return
         self._fired = True
-        keeper.signal_each([-pid, *below], signal.SIGKILL)
+        processes.signal_each([-pid, *below], signal.SIGKILL)
 
 
 class KillingLauncher:

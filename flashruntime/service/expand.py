@@ -10,6 +10,7 @@ from flashruntime.protocol.jobs import (
     Params,
     SearchParameters,
 )
+from flashruntime.protocol.placement import PlacedParameters, Resources
 from flashruntime.protocol.tasks import TaskPayload
 
 MAX_EXPANDED_BYTES = 512 * 1024 * 1024
@@ -54,13 +55,19 @@ def _base(kind: str, parameters: CommandParameters | SearchParameters) -> TaskPa
             outputs=parameters.outputs,
             checkpoint=parameters.checkpoint,
             no_progress_s=parameters.no_progress_s,
+            resources=_asked(parameters),
         )
     return TaskPayload(
         type=kind,
         command=parameters.command,
         inputs=parameters.inputs,
         no_progress_s=parameters.no_progress_s,
+        resources=_asked(parameters),
     )
+
+
+def _asked(parameters: PlacedParameters) -> Resources | None:
+    return parameters.resources if parameters.resources != Resources() else None
 
 
 def _payload(base: TaskPayload, params: Params) -> TaskPayload:

@@ -19,18 +19,25 @@ class NoticeOver(FlashError):
 
 
 class StopRequest:
-    """A request to leave, and the moment by which the process must have ended."""
+    """A request to leave, and the moment by which the process must have ended.
 
-    def __init__(self, notice_s: float, clock: Clock | None = None) -> None:
+    One `above` another is a request to this one too, never the other way round: the worker as a
+    whole leaves, or only the attempts that it has now.
+    """
+
+    def __init__(
+        self, notice_s: float, clock: Clock | None = None, above: "StopRequest | None" = None
+    ) -> None:
         self.notice_s = notice_s
-        self.changed = Condition()
+        self.changed: Condition = Condition() if above is None else above.changed
+        self._above = above
         self._clock = clock or SystemClock()
         self._deadline_ns: int | None = None
 
     @property
     def requested(self) -> bool:
         """Whether the worker is to leave."""
-        return self._deadline_ns is not None
+        return self._deadline_ns is not None or (self._above is not None and self._above.requested)
 
     def request(self) -> None:
         """Ask the worker to leave; only the first request sets the deadline."""
@@ -41,9 +48,10 @@ class StopRequest:
 
     def remaining_s(self) -> float:
         """Return the seconds left; infinite before a request."""
+        left_s = float("inf") if self._above is None else self._above.remaining_s()
         if self._deadline_ns is None:
-            return float("inf")
-        return max(0.0, (self._deadline_ns - self._clock.monotonic_ns()) / 1e9)
+            return left_s
+        return min(left_s, max(0.0, (self._deadline_ns - self._clock.monotonic_ns()) / 1e9))
 
     def pause(self, delay_s: float) -> None:
         """Wait, and raise NoticeOver as soon as the worker is to leave."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from flashruntime.config import WorkerSettings
 from flashruntime.errors import ArtifactCorrupt, FlashError, InvalidInput, NotFound, Superseded
 from flashruntime.launch import outputs, stacks, torchrun
+from flashruntime.launch.cores import usable_cores
 from flashruntime.launch.environment import child_environment
 from flashruntime.launch.outputs import Placed
 from flashruntime.launch.progress import log_tail, read_progress
@@ -21,6 +22,7 @@ from flashruntime.worker.heartbeat import Heartbeat
 from flashruntime.worker.output import OutputShipper
 from flashruntime.worker.ports import Tools
 from flashruntime.worker.progress import ProgressWatch
+from flashruntime.worker.warmth import Warmth, imported_by, warmth_of
 from flashruntime.worker.workspace import Workspace
 
 LOST_GRACE_S = 0.5
@@ -31,15 +33,20 @@ MARGIN_OF_NOTICE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class AttemptSettings:
-    """Where attempts keep their files, and the environment from which they inherit."""
+    """Where attempts keep their files, the environment they inherit from, how they are started."""
 
     checkpoint_root: Path
     environ: Mapping[str, str]
+    warmth: Warmth | None = None
 
     @classmethod
     def of(cls, settings: WorkerSettings, environ: Mapping[str, str]) -> "AttemptSettings":
-        """Take what attempts need from the worker's settings."""
-        return cls(settings.checkpoint_root, environ)
+        """Take what attempts need from the worker's settings; several share its cores."""
+        shared = dict(environ)
+        if settings.slots > 1:
+            shared.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // settings.slots)))
+        warmth = warmth_of(shared, is_on=settings.warm_start)
+        return cls(settings.checkpoint_root, shared, warmth)
 
 
 class Execution:
@@ -59,6 +66,7 @@ class Execution:
         self._workspace = workspace
         self._stop = stop
         self._control = AttemptControl(stop)
+        self._heartbeat = Heartbeat(lease, tools.connect, self._control, workspace.step_file)
         self._placed: dict[str, Placed] = {}
 
     def run(self) -> None:
@@ -66,9 +74,7 @@ class Execution:
         lease, control = self._lease, self._control
         ids = {"lease_id": lease.lease_id, "task_id": lease.task_id}
         with ExitStack() as stack:
-            stack.enter_context(
-                Heartbeat(lease, self._tools.connect, control, self._workspace.step_file)
-            )
+            stack.enter_context(self._heartbeat)
             output = OutputShipper(lease.lease_id, self._tools.client, control, self._workspace.log)
             stack.enter_context(output)
             try:
@@ -114,6 +120,7 @@ class Execution:
         process = self._tools.launcher.launch(self._spec(), control.process_ended)
         try:
             events.info("attempt_started", lease_id=self._lease.lease_id)
+            self._tell_imports()
             with self._watch(process) as watch:
                 control.await_change()
             if stop.requested and control.lost is None:
@@ -142,6 +149,12 @@ class Execution:
         files = workspace.log, workspace.step_file
         return ProgressWatch(process, *files, limit_s, self._lease.lease_id)
 
+    def _tell_imports(self) -> None:
+        """Let workers that may have to go on with this script know what it imports."""
+        if self._settings.warmth is not None:
+            argv = tuple(self._lease.payload.command or ())
+            self._heartbeat.imports = imported_by(argv, self._workspace.files) or None
+
     def _spec(self) -> LaunchSpec:
         lease, workspace = self._lease, self._workspace
         checkpoints = self._settings.checkpoint_root / check_key(f"{lease.job_id}/{lease.task_id}")
@@ -159,12 +172,15 @@ class Execution:
         }
         if lease.payload.no_progress_s is not None:
             given[stacks.DUMP_VARIABLE] = str(stacks.DUMP_SIGNAL)
+        argv, job = tuple(lease.payload.command or ()), lease.payload.env
+        warmth = self._settings.warmth
         return LaunchSpec(
-            argv=tuple(lease.payload.command or ()),
+            argv=argv,
             cwd=workspace.files,
-            env=child_environment(self._settings.environ, lease.payload.env, given),
+            env=child_environment(self._settings.environ, job, given),
             log_path=workspace.log,
             error_file=workspace.error_file,
+            warm=None if warmth is None else warmth.start_of(argv, workspace.files, job),
         )
 
     def _result(self) -> CompleteRequest | Evidence:

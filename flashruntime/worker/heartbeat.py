@@ -26,7 +26,7 @@ class Heartbeat:
 
     While the coordinator cannot be reached it goes on trying, also beyond the lease. The interval
     has an upper bound, for a beat carries the step, and its refusal a cancellation; the first step
-    is told at once.
+    is told at once, and `imports` are told once.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Heartbeat:
         self._connect = connect
         self._control = control
         self._step_file = step_file
+        self.imports: list[str] | None = None
         self._closed = Event()
         self._has_stepped = False
         self._thread = Thread(target=self._run, name="heartbeat", daemon=True)
@@ -85,8 +86,10 @@ class Heartbeat:
         return self._closed.wait(max(0.0, due_s - monotonic()))
 
     def _beat(self, client: Coordinator) -> None:
-        step = read_progress(self._step_file).step
-        client.heartbeat(self._lease.lease_id, HeartbeatRequest(step=step))
+        step, imports = read_progress(self._step_file).step, self.imports
+        client.heartbeat(self._lease.lease_id, HeartbeatRequest(step=step, imports=imports))
+        if imports is not None:
+            self.imports = None
 
     def _warn(self, event: str, error: Exception) -> None:
         events.warning(event, lease_id=self._lease.lease_id, error=str(error))

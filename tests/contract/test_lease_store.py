@@ -299,6 +299,44 @@ def test_tasks_are_claimable_in_the_order_of_jobs_and_indexes(store: LeaseStore)
     assert order == ["job-b-0", "job-b-1", "job-a-0"]
 
 
+def test_only_tasks_with_a_need_that_is_named_are_given(store: LeaseStore) -> None:
+    with store.transaction() as tx:
+        assert tx.queued_needs() == []
+        for job_id, need in (("a", "x"), ("b", ""), ("c", "y"), ("d", "x")):
+            added = tx.add_job(replace(job(job_id), need=need), "{}")
+            tx.add_tasks([(TaskRow(f"{job_id}-0", job_id, added.seq, 0, need=need), "{}")])
+        waiting = tx.task("c-0")
+        assert waiting is not None
+        tx.put_task(replace(waiting, not_before_ns=5))
+        assert tx.queued_needs() == ["", "x", "y"]
+        found = [
+            task and task.task_id
+            for task in (
+                tx.next_claimable(query(needs=("x",))),
+                tx.next_claimable(query(needs=("", "x"))),
+                tx.next_claimable(query()),
+                tx.next_claimable(query(9, needs=("y", "x", ""))),
+                tx.next_claimable(query(9, needs=())),
+                tx.next_claimable(query(needs=("x",), job_seq=4)),
+            )
+        ]
+        assert found == ["a-0", "a-0", "b-0", "c-0", None, "d-0"]
+        kept = tx.job("a")
+        assert kept is not None
+        assert kept.need == "x"
+
+
+def test_live_leases_are_counted_by_node(store: LeaseStore) -> None:
+    with store.transaction() as tx:
+        _, tasks = add(tx, tasks=3)
+        for number, task in enumerate(tasks):
+            tx.put_lease(lease(f"l-{number}", task, node_id=f"w{min(number, 1)}"))
+        tx.put_lease(lease("l-2", tasks[2], node_id="w1", state=LeaseState.LAPSED))
+        assert tx.live_counts(None) == {"w0": 1, "w1": 1}
+        assert tx.live_counts("w1") == {"w1": 1}
+        assert not tx.live_counts("nobody").get("nobody")
+
+
 def test_a_waiting_task_is_due_after_its_wait_and_then_first(store: LeaseStore) -> None:
     with store.transaction() as tx:
         job_row, tasks = add(tx, tasks=3)

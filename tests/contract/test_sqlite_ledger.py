@@ -432,6 +432,7 @@ from flashruntime.leases.manager import LeaseManager
     from flashruntime.leases.record import Submission
     from flashruntime.leases.sqlite import SqliteStore
     from flashruntime.protocol.jobs import JobSpec
+from flashruntime.protocol.nodes import NodeDuty
     from flashruntime.protocol.tasks import *
 
     manager = LeaseManager(SqliteStore(Path(sys.argv[1])), SystemClock())
@@ -456,13 +457,13 @@ from flashruntime.leases.manager import LeaseManager
 """
 
 
-def job_spec() -> JobSpec:
+def job_spec(**asks: object) -> JobSpec:
     return JobSpec.model_validate(
         {
             "apiVersion": "flashml.dev/v1alpha1",
             "kind": "Job",
             "metadata": {"name": "j"},
-            "spec": {"workload": {"type": "command", "parameters": {"command": ["true"]}}},
+            "spec": {"workload": {"type": "command", "parameters": {"command": ["true"], **asks}}},
         }
     )
 
@@ -538,6 +539,48 @@ def test_no_hot_call_walks_a_table(store: SqliteStore, call: str) -> None:
         for *_, plan in store._db.execute(f"EXPLAIN QUERY PLAN {sql}"):
             assert "INDEX" in plan or "PRIMARY KEY" in plan, (sql, plan)
             assert "TEMP B-TREE" not in plan, (sql, plan)
+
+
+@pytest.mark.parametrize(
+    ("needs", "more"),
+    [(1, 2_900), (20, 2_900), pytest.param(20, 100_000, marks=pytest.mark.bench_stress)],
+)
+def test_what_fits_no_node_costs_a_claim_nothing_for_its_number(
+    store: SqliteStore, needs: int, more: int
+) -> None:
+    """The work of the database in a claim, for heads of 100 and of many tasks that do not fit."""
+    manager = LeaseManager(store, SystemClock())
+    manager.start()
+    steps = []
+    for tasks in (100, more):
+        for number in range(needs):
+            spec = job_spec(resources={"cpus": 1 + number})
+            payloads = (TaskPayload(type="command"),) * (tasks // needs)
+            job_id = f"job-{tasks}-{number}"
+            manager.submit(Submission(job_id, spec, payloads, 30.0, None, "d"))
+        last = Submission(
+            f"small-{tasks}", job_spec(), (TaskPayload(type="c"),) * 2, 30.0, None, ""
+        )
+        manager.submit(last)
+        steps.append(_steps(store, manager))
+    assert steps[1] < 1.2 * steps[0]
+
+
+def _steps(store: SqliteStore, manager: LeaseManager) -> int:
+    count = 0
+
+    def step() -> int:
+        nonlocal count
+        count += 1
+        return 0
+
+    for measured in (False, True):
+        store._db.set_progress_handler(step if measured else None, 10)
+        lease = manager.claim(ClaimRequest(node_id="w"))
+        store._db.set_progress_handler(None, 0)
+        assert lease is not None
+        assert lease.job_id.startswith("small")
+    return count
 
 
 def _call(manager: LeaseManager, call: str, lease_id: str, key: str, dead: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flashruntime.launch.keeper import descendants
+from flashruntime.launch.processes import descendants
 from flashruntime.protocol.jobs import JobState
 from tests.integration.worker_stack import Service, Stack
 

@@ -53,6 +53,7 @@ class Waiting:
         self.polls = polls
         self.tasks_by_state = tasks
         self.node_status = node_status
+        self.waiting_for: str | None = None
 
     def events(self, *_: object, **__: object) -> EventPage:
         return EventPage(items=[], last_id=0)
@@ -61,9 +62,8 @@ class Waiting:
         self.polls -= 1
         state = JobState.RUNNING if self.polls > 0 else JobState.CANCELLED
         counts = self.tasks_by_state if self.polls > 0 else {"CANCELLED": 1}
-        return JobRecord(
-            job_id=job_id, name="j", state=state, created_at=NOW, tasks=counts, spec=SPEC
-        )
+        known: dict[str, Any] = {"job_id": job_id, "name": "j", "created_at": NOW, "spec": SPEC}
+        return JobRecord(**known, state=state, tasks=counts, waiting_for=self.waiting_for)
 
     def nodes(self) -> list[NodeRecord]:
         if self.node_status is None:
@@ -95,6 +95,14 @@ def test_tasks_that_no_worker_can_take_are_told_once(
     assert watch.follow(cast(CoordinatorClient, client), "job-1") == 1
     told = capsys.readouterr().err
     assert told.count("no worker is registered with http://coordinator; start one: make up") == 1
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_tasks_ask_for_in_vain_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    client = Waiting(20, "live", PENDING=2)
+    client.waiting_for = "no node offers accelerators=8"
+    assert watch.follow(cast(CoordinatorClient, client), "job-1") == 1
+    assert capsys.readouterr().err == "flashruntime submit: note: no node offers accelerators=8\n"
 
 
 @pytest.mark.usefixtures("quick")

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from flashruntime.launch.environment import HOOK_DIR, child_environment
-from flashruntime.launch.keeper import descendants
 from flashruntime.launch.local import LocalLauncher, LocalProcess
+from flashruntime.launch.processes import descendants
 from flashruntime.launch.spec import LaunchSpec
 from flashruntime.protocol.failures import EndedBy, History
 from flashruntime.recovery import decide

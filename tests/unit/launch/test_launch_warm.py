@@ -14,8 +14,8 @@ import pytest
 
 from flashruntime.launch import warm
 from flashruntime.launch.environment import HOOK_DIR, child_environment
-from flashruntime.launch.keeper import descendants
 from flashruntime.launch.local import LocalLauncher, LocalProcess
+from flashruntime.launch.processes import descendants
 from flashruntime.launch.spec import LaunchSpec, WarmStart
 from flashruntime.launch.stacks import DUMP_SIGNAL, DUMP_VARIABLE
 from flashruntime.protocol.failures import EndedBy, Evidence
