@@ -8,28 +8,73 @@ import os
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+from flashruntime.credentials import TOKEN_RULE, TokenSource, digest_of, is_token
 from flashruntime.errors import ConfigError
 
 DEFAULT_COORDINATOR_URL = "http://127.0.0.1:8000"
 DEFAULT_DATA_DIR = Path("flashruntime-data")
 DEFAULT_MAX_ARTIFACT_BYTES = 16 * 1024**3
 DEFAULT_NOTICE_S = 20.0
+DEFAULT_MAX_REQUESTS_PER_S = 10_000
+DEFAULT_MAX_OPEN_REQUESTS = 4_096
 _NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_HOST = re.compile(r"\*|[A-Za-z0-9_]([A-Za-z0-9._-]{0,253})|[0-9A-Fa-f:]{2,45}")
 _URL = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
+_SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Who may use a coordinator, and how much.
+
+    Without tokens it serves loopback addresses only, unless `allow_open`, and only requests that
+    address it by a loopback name or one of `allowed_hosts` (`*`: any).
+    """
+
+    tokens_file: Path | None = None
+    token_digest: bytes | None = field(default=None, repr=False)
+    allow_open: bool = False
+    allowed_hosts: frozenset[str] = frozenset()
+    max_requests_per_s: int = DEFAULT_MAX_REQUESTS_PER_S
+    max_open_requests: int = DEFAULT_MAX_OPEN_REQUESTS
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether a request needs a token."""
+        return self.tokens_file is not None or self.token_digest is not None
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str] = os.environ) -> "AccessSettings":
+        """Read the settings; raise ConfigError for a wrong value."""
+        named, token = env.get("FLASHML_TOKENS_FILE"), _token(env)
+        return cls(
+            tokens_file=Path(named).expanduser().absolute() if named else None,
+            token_digest=None if token is None else digest_of(token),
+            allow_open=_flag(env, "FLASHML_ALLOW_OPEN"),
+            allowed_hosts=_hosts(env, "FLASHML_ALLOWED_HOSTS"),
+            max_requests_per_s=_whole(
+                env, "FLASHML_MAX_REQUESTS_PER_S", DEFAULT_MAX_REQUESTS_PER_S
+            ),
+            max_open_requests=_whole(env, "FLASHML_MAX_OPEN_REQUESTS", DEFAULT_MAX_OPEN_REQUESTS),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
-    """Where a coordinator keeps its ledger and artifacts, and how large an artifact may be."""
+    """Where a coordinator keeps its ledger and artifacts, how large an artifact may be, for whom.
+
+    Its access is closed to all but this machine unless said otherwise.
+    """
 
     ledger_dir: Path
     artifact_dir: Path
     max_artifact_bytes: int = DEFAULT_MAX_ARTIFACT_BYTES
+    access: AccessSettings = AccessSettings()
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "CoordinatorSettings":
@@ -40,6 +85,7 @@ class CoordinatorSettings:
             max_artifact_bytes=_whole(
                 env, "FLASHML_MAX_ARTIFACT_BYTES", DEFAULT_MAX_ARTIFACT_BYTES
             ),
+            access=AccessSettings.from_env(env),
         )
 
 
@@ -76,6 +122,16 @@ def coordinator_url(env: Mapping[str, str] = os.environ) -> str:
     return url.rstrip("/")
 
 
+def token_source(env: Mapping[str, str] = os.environ) -> TokenSource:
+    """Return where FLASHML_TOKEN or FLASHML_TOKEN_FILE has a caller's token; ConfigError."""
+    token, named = _token(env), env.get("FLASHML_TOKEN_FILE")
+    if token is not None and named:
+        raise ConfigError("FLASHML_TOKEN and FLASHML_TOKEN_FILE are both set; unset one of them")
+    source = TokenSource(token, Path(named).expanduser().absolute() if named else None)
+    source()
+    return source
+
+
 def url_problem(url: str) -> str | None:
     """Return the rule that the address of a coordinator breaks, and the remedy; None if none."""
     if _is_url(url):
@@ -107,6 +163,31 @@ def _whole(env: Mapping[str, str], name: str, default: int) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
         raise ConfigError(f"{name}={text!r} must be a whole number of at least 1; e.g. {default}")
     return int(text)
+
+
+def _token(env: Mapping[str, str]) -> str | None:
+    token = env.get("FLASHML_TOKEN")
+    if token and not is_token(token):
+        raise ConfigError(f"FLASHML_TOKEN {TOKEN_RULE}")
+    return token or None
+
+
+def _flag(env: Mapping[str, str], name: str) -> bool:
+    text = (env.get(name) or "0").lower()
+    if text not in _SWITCH:
+        raise ConfigError(f"{name}={text!r} must be 1 or 0; leave it unset for 0")
+    return _SWITCH[text]
+
+
+def _hosts(env: Mapping[str, str], name: str) -> frozenset[str]:
+    hosts = (env.get(name) or "").replace(",", " ").split()
+    for host in hosts:
+        if not _HOST.fullmatch(host):
+            raise ConfigError(
+                f"{name} has {host!r}: it must list host names or addresses without ports, or *; "
+                "write e.g. coordinator,flash.example.org"
+            )
+    return frozenset(host.lower() for host in hosts)
 
 
 def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
