@@ -42,9 +42,7 @@ class Access(httpx.Auth):
         self._token = token if callable(token) else lambda: token
         self._sleep = sleep
 
-    def auth_flow(
-        self, request: httpx.Request
-    ) -> Generator[httpx.Request, httpx.Response, None]:
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Send the request, again where it came too early."""
         token = self._token()
         if token is not None:

@@ -18,6 +18,7 @@ VERBS = {
     "cancel": "cancel a job",
     "serve": "run the coordinator",
     "work": "run a worker",
+    "token": "make a token for the coordinator",
     "verify": "verify the checkpoints of a tree",
     "verify-resume": "prove that a command resumes exactly",
 }

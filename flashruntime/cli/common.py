@@ -57,7 +57,8 @@ def connect(args: Namespace, parser: ArgumentParser) -> "CoordinatorClient":
             f"name a coordinator with --coordinator URL or ${URL_VARIABLE}, e.g. "
             f"{config.DEFAULT_COORDINATOR_URL}; `flashruntime serve` starts one"
         )
-    return CoordinatorClient(config.coordinator_url({URL_VARIABLE: url}))
+    url = config.coordinator_url({URL_VARIABLE: url})
+    return CoordinatorClient(url, token=config.token_source())
 
 
 def at_least(minimum: int) -> Callable[[str], int]:

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 
 from flashruntime.cli.common import URL_VARIABLE, add_coordinator, named_url
 from flashruntime.client import CoordinatorClient
-from flashruntime.config import WorkerSettings
+from flashruntime.config import WorkerSettings, token_source
 from flashruntime.launch.local import LocalLauncher
 from flashruntime.service import jsonlog
 from flashruntime.worker.agent import Agent, stop_on_signals
@@ -28,16 +28,17 @@ def run(args: Namespace, _: ArgumentParser) -> int:
     url = named_url(args)
     named = {} if url is None else {URL_VARIABLE: url}
     settings = WorkerSettings.from_env({**os.environ, **named})
+    token = token_source()
     spare_s = min(MAX_SPARE_S, settings.notice_s / 10)
     stop = StopRequest(settings.notice_s - spare_s)
     leave_in_time(stop, spare_s, lambda: os._exit(0))
     with jsonlog.running():
         stop_on_signals(stop)
-        with CoordinatorClient(settings.coordinator_url) as client:
+        with CoordinatorClient(settings.coordinator_url, token=token) as client:
             tools = Tools(
                 client=client,
                 connect=lambda timeout_s: CoordinatorClient(
-                    settings.coordinator_url, timeout_s=timeout_s
+                    settings.coordinator_url, timeout_s=timeout_s, token=token
                 ),
                 launcher=LocalLauncher(adopt_orphans=True),
             )

@@ -20,6 +20,7 @@ from flashruntime.errors import FlashError
 from flashruntime.service import jsonlog
 from flashruntime.service.core import Core
 from flashruntime.service.errors import add_handlers
+from flashruntime.service.guards import Gate, Guard
 from flashruntime.service.routes import artifacts, health, jobs, leases, nodes
 from flashruntime.service.services import Services
 from flashruntime.service.sweeper import Sweeper
@@ -56,7 +57,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         settings = CoordinatorSettings.from_env()
         core = Core(settings, SystemClock())
         async with _running(core):
-            app.state.services = Services(core)
+            app.state.services = services = Services(core)
+            app.state.gate = Gate(settings.access, services.lease_owner)
             where = {"ledger": settings.ledger_dir, "artifacts": settings.artifact_dir}
             log.info("ready", extra={"event": "coordinator_ready", **where})
             yield
@@ -71,6 +73,7 @@ def create_app() -> FastAPI:
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(health.router)
     add_handlers(app)
+    app.add_middleware(Guard)
     app.add_middleware(OneLineFailure)
     return app
 

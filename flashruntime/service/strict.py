@@ -118,7 +118,10 @@ def check_fields(value: Any) -> None:
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
-    """Return the whole body; raise TooLarge while reading."""
+    """Return the whole body; raise TooLarge as soon as it is known to be."""
+    stated = request.headers.get("content-length", "")
+    if stated.isascii() and stated.isdigit() and len(stated) < 19 and int(stated) > max_bytes:
+        raise TooLarge(f"the body has {stated} bytes, more than {max_bytes}; send less at once")
     chunks: list[bytes] = []
     size_bytes = 0
     async for chunk in request.stream():

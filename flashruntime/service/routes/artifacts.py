@@ -8,6 +8,7 @@ from fastapi.responses import StreamingResponse
 
 from flashruntime.protocol.tasks import ArtifactRecord
 from flashruntime.service.blobs import stated_digest
+from flashruntime.service.guards import require_key
 from flashruntime.service.ranges import selected
 from flashruntime.service.routes import Running
 from flashruntime.service.strict import object_key
@@ -33,6 +34,7 @@ async def put(
     x_sha256: Annotated[str | None, Header()] = None,
 ) -> ArtifactRecord:
     """Store the body under `key`; with X-Sha256 only if it hashes to that."""
+    await require_key(request, key)
     digest = stated_digest(x_sha256)
     length = request.headers.get("content-length", "")
     declared = int(length) if _WHOLE.fullmatch(length) else None
