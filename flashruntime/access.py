@@ -39,6 +39,8 @@ class Access(httpx.Auth):
     """
 
     def __init__(self, token: Token, sleep: Callable[[float], None] = time.sleep) -> None:
+        if isinstance(token, str) and not (token.isascii() and token.isprintable()):
+            raise InvalidInput("token must be printable ASCII; take it as it was given to you")
         self._token = token if callable(token) else lambda: token
         self._sleep = sleep
 

@@ -11,6 +11,7 @@ from flashruntime.config import AccessSettings, CoordinatorSettings
 from flashruntime.errors import ConfigError, InvalidInput
 from flashruntime.service.addresses import is_loopback
 from flashruntime.service.auth import TokenBook
+from flashruntime.service.wire import BoundedHttp
 
 SHUTDOWN_S = 5
 
@@ -38,6 +39,7 @@ def run(args: Namespace, parser: ArgumentParser) -> int:
     server = uvicorn.Server(
         uvicorn.Config(
             "flashruntime.service.app:app",
+            http=BoundedHttp,
             log_config=None,
             proxy_headers=False,
             server_header=False,
