@@ -19,7 +19,7 @@ from flashruntime.errors import AccessDenied
 from flashruntime.leases.owners import LeaseOwner
 from flashruntime.service import addresses
 from flashruntime.service.auth import Caller, TokenBook
-from flashruntime.service.limits import OpenRequests, Rates, SteadyBody, has_body
+from flashruntime.service.limits import BodyWatch, OpenRequests, Rates, SteadyBody, has_body
 from flashruntime.service.refusals import Refusal, refuse, secured
 from flashruntime.service.rules import Table
 
@@ -70,6 +70,7 @@ class Gate:
         self._book = TokenBook(settings) if settings.needs_token else None
         self._rates = Rates(settings.max_requests_per_s)
         self._open = OpenRequests(settings.max_open_requests)
+        self._bodies = BodyWatch()
         self._owners: OrderedDict[str, LeaseOwner] = OrderedDict()
 
     async def pass_on(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,17 +95,19 @@ class Gate:
             await refuse(Refusal(429 if "caller" in full else 503, "unavailable", text), send)
             return
         try:
-            await app(scope, SteadyBody(receive) if has_body(scope) else receive, send)
+            if has_body(scope):
+                receive = SteadyBody(receive, self._bodies)
+            await app(scope, receive, send)
         finally:
             self._open.leave(key)
 
     def _oversized(self, scope: Scope) -> Refusal | None:
         if len(scope["raw_path"]) + len(scope["query_string"]) > MAX_TARGET_BYTES:
             return Refusal(414, "invalid", f"the address has more than {MAX_TARGET_BYTES} bytes")
-        headers = scope["headers"]
-        if len(headers) > MAX_HEADERS or sum(len(n) + len(v) for n, v in headers) > (
-            MAX_HEADER_BYTES
-        ):
+        size_bytes, headers = 0, scope["headers"]
+        for name, value in headers:
+            size_bytes += len(name) + len(value)
+        if len(headers) > MAX_HEADERS or size_bytes > MAX_HEADER_BYTES:
             text = f"more than {MAX_HEADERS} headers, or {MAX_HEADER_BYTES} bytes of them"
             return Refusal(431, "invalid", f"{text}; send fewer")
         return None

@@ -2,17 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable
 
 from starlette.types import Message, Receive, Scope
 
 from flashruntime.service.errors import TooSlow
 
-T = TypeVar("T")
 MAX_CALLERS = 10_000
 BURST_S = 2.0
 SHARE = 0.75
+LOOK_S = 1.0
 BODY_IDLE_S = 30.0
 BODY_GRACE_S = 60.0
 MIN_BODY_BYTES_PER_S = 1024.0
@@ -71,6 +70,33 @@ class OpenRequests:
             del self._of[caller]
 
 
+class BodyWatch:
+    """Ends waits for bodies that last too long; one look in `LOOK_S` serves all requests."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[SteadyBody, None] = {}
+        self._looking = False
+
+    def add(self, body: "SteadyBody") -> None:
+        """Watch a body that is waited for."""
+        self._waiting[body] = None
+        if not self._looking:
+            self._looking = True
+            asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def remove(self, body: "SteadyBody") -> None:
+        """Leave a body alone that came."""
+        del self._waiting[body]
+
+    def _look(self) -> None:
+        now_s = time.monotonic()
+        for body in [each for each in self._waiting if now_s >= each.due_s]:
+            body.give_up()
+        self._looking = bool(self._waiting)
+        if self._looking:
+            asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+
 class SteadyBody:
     """Receives a request, and gives up on a body that stalls or trickles.
 
@@ -78,40 +104,55 @@ class SteadyBody:
     coordinator itself takes between two pieces is not the sender's.
     """
 
-    __slots__ = ("_bytes", "_receive", "_waited_s", "_whole")
+    __slots__ = ("_bytes", "_late", "_receive", "_task", "_waited_s", "_watch", "_whole", "due_s")
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, watch: BodyWatch) -> None:
         self._receive = receive
+        self._watch = watch
         self._whole = False
+        self._late = False
         self._waited_s = 0.0
         self._bytes = 0
+        self._task: asyncio.Task[object] | None = None
+        self.due_s = 0.0
 
     async def __call__(self) -> Message:
         """Return what arrives next; raise TooSlow."""
         if self._whole:
             return await self._receive()
-        left_s = BODY_GRACE_S + self._bytes / MIN_BODY_BYTES_PER_S - self._waited_s
         began_s = time.monotonic()
-        message = await within(min(BODY_IDLE_S, left_s), self._receive())
+        left_s = BODY_GRACE_S + self._bytes / MIN_BODY_BYTES_PER_S - self._waited_s
+        self.due_s = began_s + min(BODY_IDLE_S, left_s)
+        self._task = asyncio.current_task()
+        self._watch.add(self)
+        try:
+            message = await self._receive()
+        except asyncio.CancelledError:
+            self._refuse_late()
+            raise
+        finally:
+            self._watch.remove(self)
         self._waited_s += time.monotonic() - began_s
         if message["type"] == "http.request":
             self._bytes += len(message.get("body", b""))
             self._whole = not message.get("more_body", False)
         return message
 
+    def give_up(self) -> None:
+        """End the wait."""
+        if self._task is not None and not self._late:
+            self._late = True
+            self._task.cancel()
+
+    def _refuse_late(self) -> None:
+        """Raise TooSlow where the wait was ended by `give_up` alone, and by nobody else."""
+        if self._late and self._task is not None and self._task.uncancel() == 0:
+            raise TooSlow(
+                f"the body came too slowly: within {BODY_IDLE_S:g} s something must arrive, on "
+                f"average {MIN_BODY_BYTES_PER_S:g} bytes a second; send it again"
+            ) from None
+
 
 def has_body(scope: Scope) -> bool:
     """Whether a request may bring a body."""
     return scope["method"] not in {"GET", "HEAD", "OPTIONS"}
-
-
-async def within(timeout_s: float, awaited: Awaitable[T]) -> T:
-    """Await; raise TooSlow after `timeout_s`."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await awaited
-    except TimeoutError as error:
-        raise TooSlow(
-            f"the body came too slowly: within {BODY_IDLE_S:g} s something must arrive, on average "
-            f"{MIN_BODY_BYTES_PER_S:g} bytes a second; send it again"
-        ) from error

@@ -13,6 +13,11 @@ _ALWAYS: tuple[Header, ...] = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
+_HTML: tuple[Header, ...] = (
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+)
+_NAMES = frozenset(name for name, _ in (*_ALWAYS, *_HTML)) | {b"content-security-policy"}
 PAGE_POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     b"font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -58,22 +63,23 @@ def secured(path: str, send: Send) -> Send:
 
     async def add(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = [*message.get("headers", ())]
-            present = {name for name, _ in headers}
-            headers += (header for header in _of(path, headers) if header[0] not in present)
-            message["headers"] = headers
+            message["headers"] = _completed(path, message.get("headers", ()))
         await send(message)
 
     return add
 
 
-def _of(path: str, headers: Iterable[Header]) -> tuple[Header, ...]:
-    if not any(name == b"content-type" and b"html" in value for name, value in headers):
-        return _ALWAYS
-    policy = DOCS_POLICY if path.startswith(_DOCS) else PAGE_POLICY
-    return (
-        *_ALWAYS,
-        (b"content-security-policy", policy),
-        (b"referrer-policy", b"no-referrer"),
-        (b"x-frame-options", b"DENY"),
-    )
+def _completed(path: str, headers: Iterable[Header]) -> list[Header]:
+    html, said = False, set()
+    for name, value in headers:
+        if name == b"content-type":
+            html = b"html" in value
+        elif name in _NAMES:
+            said.add(name)
+    ours = _ALWAYS
+    if html:
+        policy = DOCS_POLICY if path.startswith(_DOCS) else PAGE_POLICY
+        ours = (*_ALWAYS, *_HTML, (b"content-security-policy", policy))
+    if said:
+        ours = tuple(header for header in ours if header[0] not in said)
+    return [*headers, *ours]

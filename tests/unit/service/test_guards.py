@@ -19,7 +19,7 @@ from flashruntime.service.addresses import crosses_sites, is_loopback, name_in
 from flashruntime.service.app import app, create_app
 from flashruntime.service.errors import TooSlow
 from flashruntime.service.guards import Gate, Guard
-from flashruntime.service.limits import OpenRequests, Rates, SteadyBody
+from flashruntime.service.limits import BodyWatch, OpenRequests, Rates, SteadyBody
 from flashruntime.service.rules import RULES, Access, Table
 
 OPERATOR, POOL, OTHER = (new_token() for _ in range(3))
@@ -428,7 +428,7 @@ def test_a_body_that_stalls_or_trickles_is_given_up(monkeypatch: pytest.MonkeyPa
         return await asyncio.Event().wait()
 
     async def read() -> int:
-        body = SteadyBody(receive)
+        body = SteadyBody(receive, BodyWatch())
         for got in range(10):
             try:
                 await body()
@@ -436,6 +436,7 @@ def test_a_body_that_stalls_or_trickles_is_given_up(monkeypatch: pytest.MonkeyPa
                 return got
         return 10
 
+    monkeypatch.setattr(limits, "LOOK_S", 0.01)
     monkeypatch.setattr(limits, "BODY_IDLE_S", 0.02)
     assert asyncio.run(read()) == 3
     pieces += [{"type": "http.request", "body": b"x", "more_body": True}] * 3
@@ -444,12 +445,30 @@ def test_a_body_that_stalls_or_trickles_is_given_up(monkeypatch: pytest.MonkeyPa
     assert asyncio.run(read()) == 3
 
 
+def test_a_request_that_is_cancelled_while_its_body_stalls_stays_cancelled() -> None:
+    async def receive() -> Any:
+        return await asyncio.Event().wait()
+
+    async def run() -> None:
+        waiting = asyncio.create_task(_received(SteadyBody(receive, BodyWatch())))
+        await asyncio.wait([waiting], timeout=0.01)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(run())
+
+
+async def _received(body: SteadyBody) -> Any:
+    return await body()
+
+
 def test_waiting_for_the_end_of_the_connection_has_no_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A claim that waits for work listens for the caller's hanging up."""
+    monkeypatch.setattr(limits, "LOOK_S", 0.001)
     monkeypatch.setattr(limits, "BODY_IDLE_S", 0.0)
-    monkeypatch.setattr(limits, "BODY_GRACE_S", 0.0)
     ready = asyncio.Event()
 
     async def messages() -> list[Any]:
@@ -464,7 +483,7 @@ def test_waiting_for_the_end_of_the_connection_has_no_limit(
         return {"type": "http.disconnect"}
 
     seen: list[int] = []
-    body = SteadyBody(receive)
+    body = SteadyBody(receive, BodyWatch())
     assert asyncio.run(messages())[1] == {"type": "http.disconnect"}
 
 
