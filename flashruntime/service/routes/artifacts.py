@@ -16,6 +16,17 @@ from flashruntime.service.strict import object_key
 PATH = "/artifacts/{key:anytext}"
 RAW_PREFIX = b"/v1alpha1/artifacts/"
 router = APIRouter(tags=["artifacts"])
+_KEY = {
+    "parameters": [
+        {
+            "name": "key",
+            "in": "path",
+            "required": True,
+            "description": "relative, with `/` between its segments; decoded once",
+            "schema": {"type": "string", "minLength": 1, "maxLength": 1024},
+        }
+    ]
+}
 _WHOLE = re.compile("[0-9]{1,18}")
 
 
@@ -26,7 +37,7 @@ async def _key_of(request: Request) -> str:
 ObjectKey = Annotated[str, Depends(_key_of)]
 
 
-@router.put(PATH)
+@router.put(PATH, openapi_extra=_KEY)
 async def put(
     key: ObjectKey,
     request: Request,
@@ -41,14 +52,14 @@ async def put(
     return await services.artifacts.put(key, request.stream(), declared, digest)
 
 
-@router.head(PATH)
+@router.head(PATH, openapi_extra=_KEY)
 async def head(key: ObjectKey, services: Running) -> Response:
     """Return size and digest of an object."""
     record = await services.artifacts.find(key)
     return Response(headers={**_headers(record), "Content-Length": str(record.size_bytes)})
 
 
-@router.get(PATH, response_class=StreamingResponse)
+@router.get(PATH, response_class=StreamingResponse, openapi_extra=_KEY)
 async def get(
     key: ObjectKey,
     services: Running,
