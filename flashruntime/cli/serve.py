@@ -1,9 +1,11 @@
 """Run the coordinator; FLASHML_LEDGER_DIR and FLASHML_ARTIFACT_DIR say where it keeps its data."""
 
 import errno
+import resource
 import socket
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
 
 import uvicorn
 
@@ -14,6 +16,7 @@ from flashruntime.service.auth import TokenBook
 from flashruntime.service.wire import BoundedHttp
 
 SHUTDOWN_S = 5
+MAX_FILES = 65_536
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -46,6 +49,7 @@ def run(args: Namespace, parser: ArgumentParser) -> int:
             timeout_graceful_shutdown=SHUTDOWN_S,
         )
     )
+    _raise_file_limit()
     try:
         with listener:
             server.run(sockets=[listener])
@@ -71,6 +75,15 @@ def _listen(host: str, port: int, access: AccessSettings) -> socket.socket:
         raise ConfigError(
             f"cannot listen on {host}:{port} ({error.strerror}); choose another --host or --port"
         ) from error
+
+
+def _raise_file_limit() -> None:
+    """Take as many open files as this process may have: each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+    if soft not in {resource.RLIM_INFINITY, wanted} and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _check_private(address: str, access: AccessSettings) -> None:

@@ -5,32 +5,32 @@ One pure ASGI layer. What it refuses is answered at once and reaches no route.
 
 import base64
 import binascii
-import re
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
-from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from flashruntime.config import AccessSettings
-from flashruntime.credentials import Role
 from flashruntime.errors import AccessDenied
-from flashruntime.leases.owners import LeaseOwner
 from flashruntime.service import addresses
 from flashruntime.service.auth import Caller, TokenBook
-from flashruntime.service.limits import BodyWatch, OpenRequests, Rates, SteadyBody, has_body
+from flashruntime.service.callers import CALLER, FindOwner, Owners
+from flashruntime.service.limits import (
+    BodyWatch,
+    OpenRequests,
+    Rates,
+    SteadyBody,
+    has_body,
+    within_files,
+)
 from flashruntime.service.refusals import Refusal, refuse, secured
 from flashruntime.service.rules import Table
 
-CALLER = "flashruntime.caller"
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 32 * 1024
 MAX_TARGET_BYTES = 16 * 1024
-MAX_OWNERS = 100_000
-_LEASE_ID = re.compile(r"(?<![^/])lease-[0-9a-f]{32}(?![^/])")
 _READ = frozenset({b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"authorization"})
-FindOwner = Callable[[str], Awaitable[LeaseOwner | None]]
 
 
 class Guard:
@@ -65,13 +65,12 @@ class Gate:
         table: Table | None = None,
     ) -> None:
         self._settings = settings
-        self._find_owner = find_owner
         self._table = table or Table()
         self._book = TokenBook(settings) if settings.needs_token else None
         self._rates = Rates(settings.max_requests_per_s)
-        self._open = OpenRequests(settings.max_open_requests)
+        self._open = OpenRequests(within_files(settings.max_open_requests))
         self._bodies = BodyWatch()
-        self._owners: OrderedDict[str, LeaseOwner] = OrderedDict()
+        self.owners = Owners(find_owner)
 
     async def pass_on(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer why not."""
@@ -161,72 +160,12 @@ class Gate:
             text = f"{caller.name!r} is no {access.words}; use the token of one"
             return Refusal(403, "forbidden", text)
         try:
-            await self._own(caller, parameters)
+            await self.owners.require(caller, parameters)
+            for name, value in parse_qsl(scope["query_string"].decode("latin-1")):
+                await self.owners.require(caller, {name: value})
         except AccessDenied as error:
             return Refusal(403, "forbidden", str(error))
         return None
-
-    async def _own(self, caller: Caller, parameters: Mapping[str, str]) -> None:
-        """Raise AccessDenied where a worker names a node or a lease that is not its own."""
-        if Role.OPERATOR in caller.roles:
-            return
-        if (node_id := parameters.get("node_id")) is not None:
-            _require(caller, node_id)
-        if (lease_id := parameters.get("lease_id")) is not None:
-            await self.require_lease(caller, lease_id)
-
-    async def require_lease(self, caller: Caller | None, lease_id: str) -> None:
-        """Raise AccessDenied where a lease was given to a node that the caller may not act as."""
-        if caller is not None and (owner := await self._owner(lease_id)) is not None:
-            _require(caller, owner.node_id)
-
-    async def require_key(self, caller: Caller | None, key: str) -> None:
-        """Raise AccessDenied where a worker would write outside of what its leases may write."""
-        if caller is None or Role.OPERATOR in caller.roles:
-            return
-        for lease_id in _LEASE_ID.findall(key):
-            owner = await self._owner(lease_id)
-            if owner is not None and key.startswith(f"{owner.output_prefix}/"):
-                _require(caller, owner.node_id)
-                return
-        raise AccessDenied(
-            f"{caller.name!r} is a worker and may write below the output_prefix of its own leases "
-            f"only, not {key!r}"
-        )
-
-    async def _owner(self, lease_id: str) -> LeaseOwner | None:
-        owner = self._owners.get(lease_id)
-        if owner is None and (owner := await self._find_owner(lease_id)) is not None:
-            self._owners[lease_id] = owner
-            if len(self._owners) > MAX_OWNERS:
-                self._owners.popitem(last=False)
-        return owner
-
-
-def caller_of(request: Request) -> Caller | None:
-    """Return who asks, None where no token is needed."""
-    caller: Caller | None = request.scope.get(CALLER)
-    return caller
-
-
-def require_node(request: Request, node_id: str) -> None:
-    """Raise AccessDenied where the caller may not act as this node."""
-    if (caller := caller_of(request)) is not None:
-        _require(caller, node_id)
-
-
-async def require_key(request: Request, key: str) -> None:
-    """Raise AccessDenied where the caller may not write this object."""
-    if (caller := caller_of(request)) is not None:
-        await request.app.state.gate.require_key(caller, key)
-
-
-def _require(caller: Caller, node_id: str) -> None:
-    if not caller.may_be(node_id):
-        raise AccessDenied(
-            f"the token of {caller.name!r} acts as {', '.join(caller.nodes) or 'no node'}, not as "
-            f"{node_id!r}; set FLASHML_NODE_ID to such a name, or nodes= in its line"
-        )
 
 
 def _headers(scope: Scope) -> Mapping[bytes, bytes]:

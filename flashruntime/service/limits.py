@@ -1,6 +1,7 @@
 """How much one caller may ask, and how slowly: requests a second, open at once, body by body."""
 
 import asyncio
+import resource
 import time
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ from flashruntime.service.errors import TooSlow
 MAX_CALLERS = 10_000
 BURST_S = 2.0
 SHARE = 0.75
+SPARE_FILES = 256
 LOOK_S = 1.0
 BODY_IDLE_S = 30.0
 BODY_GRACE_S = 60.0
@@ -38,6 +40,12 @@ class Rates:
         if len(self._left) > MAX_CALLERS:
             self._left.pop(next(iter(self._left)))
         return left >= 1
+
+
+def within_files(most: int) -> int:
+    """Return how many requests may be open where each needs a file, and the rest some too."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if soft == resource.RLIM_INFINITY else max(1, min(most, soft - SPARE_FILES))
 
 
 class OpenRequests:

@@ -10,9 +10,10 @@ from re import Pattern
 from starlette.routing import compile_path
 
 from flashruntime.credentials import Role
-from flashruntime.service import strict  # noqa: F401 (registers the convertor `anytext`)
+from flashruntime.service import paths  # noqa: F401 (registers the convertor `anytext`)
 
 API = "/v1alpha1"
+CHECKPOINTS = f"{API}/jobs/{{job_id}}/tasks/{{task}}/checkpoints"
 
 
 class Access(Enum):
@@ -33,6 +34,7 @@ RULES: dict[str, Access] = {
     "GET /healthz": Access.OPEN,
     "GET /readyz": Access.OPEN,
     "GET /": Access.OPERATOR,
+    "GET /page/{name}": Access.OPERATOR,
     "GET /metrics": Access.EITHER,
     "GET /docs": Access.EITHER,
     "GET /docs/oauth2-redirect": Access.EITHER,
@@ -46,6 +48,19 @@ RULES: dict[str, Access] = {
     f"GET {API}/jobs/{{job_id}}/events": Access.OPERATOR,
     f"GET {API}/jobs/{{job_id}}/logs": Access.OPERATOR,
     f"GET {API}/jobs/{{job_id}}/artifacts": Access.OPERATOR,
+    f"DELETE {API}/jobs/{{job_id}}": Access.OPERATOR,
+    f"GET {API}/jobs/{{job_id}}/grid": Access.OPERATOR,
+    f"GET {API}/jobs/{{job_id}}/tasks/{{index}}/events": Access.OPERATOR,
+    f"GET {API}/overview": Access.OPERATOR,
+    f"GET {API}/history": Access.OPERATOR,
+    f"GET {CHECKPOINTS}": Access.EITHER,
+    f"GET {CHECKPOINTS}/latest": Access.EITHER,
+    f"GET {CHECKPOINTS}/lost-work": Access.EITHER,
+    f"GET {CHECKPOINTS}/parts/{{sha256}}": Access.EITHER,
+    f"PUT {CHECKPOINTS}/parts/{{sha256}}": Access.WORKER,
+    f"POST {CHECKPOINTS}/parts": Access.WORKER,
+    f"POST {CHECKPOINTS}/commit": Access.WORKER,
+    f"POST {CHECKPOINTS}/set-aside": Access.WORKER,
     f"GET {API}/events": Access.OPERATOR,
     f"GET {API}/nodes": Access.OPERATOR,
     f"POST {API}/nodes/register": Access.WORKER,
@@ -95,4 +110,4 @@ def _methods(method: str) -> Iterable[str]:
 
 def _family(path: str) -> str:
     """Return the part of a path that has no parameter: what follows the version."""
-    return path[len(API) + 1 :].partition("/")[0] if path.startswith(API) else path
+    return path.removeprefix(f"{API}/").lstrip("/").partition("/")[0]

@@ -8,9 +8,9 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
-from starlette.convertors import Convertor, register_url_convertor
 
 from flashruntime.protocol.base import check_key, strict_dumps
+from flashruntime.service.callers import require_own
 from flashruntime.service.errors import BadKey, TooLarge
 
 MAX_JSON_BYTES = 64 * 1024 * 1024
@@ -22,8 +22,8 @@ _BULK = frozenset({"task_params", "trials"})
 class StrictRequest(Request):
     """A request whose JSON body was read whole and parsed before its handler sees it."""
 
+    value: Any = None
     _content = b""
-    _value: Any = None
 
     async def load(self) -> None:
         """Read and parse the body; raise TooLarge or RequestValidationError.
@@ -36,9 +36,9 @@ class StrictRequest(Request):
             return
         check_values(self._content)
         try:
-            self._value = from_json(self._content, allow_inf_nan=False)
-            check_fields(self._value)
-            strict_dumps(self._value)
+            self.value = from_json(self._content, allow_inf_nan=False)
+            check_fields(self.value)
+            strict_dumps(self.value)
         except TooLarge:
             raise
         except ValueError as error:
@@ -51,7 +51,7 @@ class StrictRequest(Request):
 
     async def json(self) -> Any:
         """Return the parsed body."""
-        return self._value
+        return self.value
 
 
 class StrictRoute(APIRoute):
@@ -66,26 +66,10 @@ class StrictRoute(APIRoute):
         async def strict(request: Request) -> Response:
             checked = StrictRequest(request.scope, request.receive)
             await checked.load()
+            await require_own(request, checked.value)
             return await handler(checked)
 
         return strict
-
-
-class AnyText(Convertor[str]):
-    """Takes the rest of a path, line ends included, so that a bad key is refused with a reason."""
-
-    regex = r"[\s\S]*"
-
-    def convert(self, value: str) -> str:
-        """Return the text as it is."""
-        return value
-
-    def to_string(self, value: str) -> str:
-        """Return the text as it is."""
-        return value
-
-
-register_url_convertor("anytext", AnyText())
 
 
 def check_values(content: bytes) -> None:

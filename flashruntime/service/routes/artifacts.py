@@ -7,8 +7,9 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.responses import StreamingResponse
 
 from flashruntime.protocol.tasks import ArtifactRecord
+from flashruntime.service import paths  # noqa: F401 (registers the convertor `anytext`)
 from flashruntime.service.blobs import stated_digest
-from flashruntime.service.guards import require_key
+from flashruntime.service.callers import require_key
 from flashruntime.service.ranges import selected
 from flashruntime.service.routes import Running
 from flashruntime.service.strict import object_key

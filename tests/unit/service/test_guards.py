@@ -66,6 +66,7 @@ def ask(
     *,
     server: tuple[str, int | None] | None = ("127.0.0.1", 8000),
     kind: bytes = b"application/json",
+    query: str = "",
 ) -> Answer:
     """Send one request through the gate."""
     given = {"host": "127.0.0.1:8000", **(headers or {})}
@@ -76,7 +77,7 @@ def ask(
         "method": method,
         "path": path,
         "raw_path": path.encode(),
-        "query_string": b"",
+        "query_string": query.encode(),
         "headers": [(name.encode(), value.encode("latin-1")) for name, value in given.items()],
         "server": server,
         "client": ("127.0.0.1", 5),
@@ -233,6 +234,14 @@ def test_a_worker_acts_only_on_leases_of_its_own(closed: Gate, call: str) -> Non
         assert ask(closed, "POST", path, bearer(token)).status == status
 
 
+@pytest.mark.parametrize("name", ["lease_id", "lease%5Fid", "x=1&lease_id"])
+def test_a_lease_that_the_query_names_is_looked_at_too(closed: Gate, name: str) -> None:
+    path = f"{API}/jobs/job-1/tasks/0/checkpoints/parts/{'0' * 64}"
+    for lease_id, status in ((LEASE, 200), (FOREIGN, 403)):
+        query = f"{name}={lease_id}"
+        assert ask(closed, "PUT", path, bearer(POOL), query=query).status == status
+
+
 def test_a_worker_speaks_for_nodes_of_its_own_only(closed: Gate) -> None:
     path = f"{API}/nodes/pool-1/heartbeat"
     assert ask(closed, "POST", path, bearer(POOL)).status == 200
@@ -261,12 +270,11 @@ def test_a_worker_writes_below_the_prefix_of_its_own_leases_only(
 
     pool = Caller("pool", frozenset({Role.WORKER}), ("pool", "pool-*"))
     if allowed:
-        asyncio.run(closed.require_key(pool, key))
+        asyncio.run(closed.owners.require_key(pool, key))
     else:
         with pytest.raises(AccessDenied):
-            asyncio.run(closed.require_key(pool, key))
-    asyncio.run(closed.require_key(Caller("alice", frozenset({Role.OPERATOR})), key))
-    asyncio.run(closed.require_key(None, key))
+            asyncio.run(closed.owners.require_key(pool, key))
+    asyncio.run(closed.owners.require_key(Caller("alice", frozenset({Role.OPERATOR})), key))
 
 
 @pytest.mark.parametrize("address", ["10.0.0.5", "::", "172.17.0.2", "::ffff:10.0.0.5"])
