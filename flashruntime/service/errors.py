@@ -41,6 +41,10 @@ class TooSlow(InvalidInput):
     """The body does not arrive."""
 
 
+class TooBusy(StoreUnavailable):
+    """Others keep the coordinator busy; try again later."""
+
+
 class UnsatisfiableRange(InvalidInput):
     """The range lies outside of the object."""
 

@@ -18,10 +18,12 @@ from flashruntime.service.auth import Caller, TokenBook
 from flashruntime.service.callers import CALLER, FindOwner, Owners
 from flashruntime.service.limits import (
     BodyWatch,
+    HeldBytes,
     OpenRequests,
     Rates,
     SteadyBody,
     has_body,
+    is_streamed,
     within_files,
 )
 from flashruntime.service.refusals import Refusal, refuse, secured
@@ -70,6 +72,7 @@ class Gate:
         self._rates = Rates(settings.max_requests_per_s)
         self._open = OpenRequests(within_files(settings.max_open_requests))
         self._bodies = BodyWatch()
+        self._held = HeldBytes()
         self.owners = Owners(find_owner)
 
     async def pass_on(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,10 +98,18 @@ class Gate:
             return
         try:
             if has_body(scope):
-                receive = SteadyBody(receive, self._bodies)
-            await app(scope, receive, send)
+                await self._with_body(app, scope, receive, send)
+            else:
+                await app(scope, receive, send)
         finally:
             self._open.leave(key)
+
+    async def _with_body(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        body = SteadyBody(receive, self._bodies, None if is_streamed(scope) else self._held)
+        try:
+            await app(scope, body, send)
+        finally:
+            body.release()
 
     def _oversized(self, scope: Scope) -> Refusal | None:
         if len(scope["raw_path"]) + len(scope["query_string"]) > MAX_TARGET_BYTES:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from starlette.types import Message, Receive, Scope
 
-from flashruntime.service.errors import TooSlow
+from flashruntime.service.errors import TooBusy, TooSlow
 
+OUTPUT = "/v1alpha1/attempts/"
 MAX_CALLERS = 10_000
 BURST_S = 2.0
 SHARE = 0.75
@@ -17,6 +18,7 @@ LOOK_S = 1.0
 BODY_IDLE_S = 30.0
 BODY_GRACE_S = 60.0
 MIN_BODY_BYTES_PER_S = 1024.0
+MAX_HELD_BYTES = 128 * 1024 * 1024
 
 
 class Rates:
@@ -78,6 +80,23 @@ class OpenRequests:
             del self._of[caller]
 
 
+class HeldBytes:
+    """How many bytes of bodies are held in memory at once, of all requests together."""
+
+    def __init__(self, most: int = MAX_HELD_BYTES) -> None:
+        self._left = most
+
+    def take(self, size_bytes: int) -> None:
+        """Count bytes that arrived; raise TooBusy where there is no room for them."""
+        if size_bytes > self._left:
+            raise TooBusy("too many bytes of requests are held at this moment; send it again")
+        self._left -= size_bytes
+
+    def give(self, size_bytes: int) -> None:
+        """Count bytes that are held no longer."""
+        self._left += size_bytes
+
+
 class BodyWatch:
     """Ends waits for bodies that last too long; one look in `LOOK_S` serves all requests."""
 
@@ -109,14 +128,20 @@ class SteadyBody:
     """Receives a request, and gives up on a body that stalls or trickles.
 
     A pause may last `BODY_IDLE_S`; after `BODY_GRACE_S` the average counts too. The time that the
-    coordinator itself takes between two pieces is not the sender's.
+    coordinator itself takes between two pieces is not the sender's. With `held`, what arrived
+    counts as held in memory until `release`.
     """
 
-    __slots__ = ("_bytes", "_late", "_receive", "_task", "_waited_s", "_watch", "_whole", "due_s")
+    __slots__ = (
+        *("_bytes", "_held", "_held_bytes", "_late", "_receive", "_task", "_waited_s", "_watch"),
+        *("_whole", "due_s"),
+    )
 
-    def __init__(self, receive: Receive, watch: BodyWatch) -> None:
+    def __init__(self, receive: Receive, watch: BodyWatch, held: HeldBytes | None = None) -> None:
         self._receive = receive
         self._watch = watch
+        self._held = held
+        self._held_bytes = 0
         self._whole = False
         self._late = False
         self._waited_s = 0.0
@@ -142,9 +167,20 @@ class SteadyBody:
             self._watch.remove(self)
         self._waited_s += time.monotonic() - began_s
         if message["type"] == "http.request":
-            self._bytes += len(message.get("body", b""))
+            self._hold(len(message.get("body", b"")))
             self._whole = not message.get("more_body", False)
         return message
+
+    def _hold(self, size_bytes: int) -> None:
+        self._bytes += size_bytes
+        if self._held is not None:
+            self._held.take(size_bytes)
+            self._held_bytes += size_bytes
+
+    def release(self) -> None:
+        """Count what arrived as held no longer."""
+        if self._held is not None:
+            self._held.give(self._held_bytes)
 
     def give_up(self) -> None:
         """End the wait."""
@@ -164,3 +200,9 @@ class SteadyBody:
 def has_body(scope: Scope) -> bool:
     """Whether a request may bring a body."""
     return scope["method"] not in {"GET", "HEAD", "OPTIONS"}
+
+
+def is_streamed(scope: Scope) -> bool:
+    """Whether a body goes to disk as it comes, in place of being held."""
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    return scope["method"] == "PUT" and not path.startswith(OUTPUT)

@@ -17,9 +17,9 @@ from flashruntime.leases.owners import LeaseOwner
 from flashruntime.service import limits
 from flashruntime.service.addresses import crosses_sites, is_loopback, name_in
 from flashruntime.service.app import app, create_app
-from flashruntime.service.errors import TooSlow
+from flashruntime.service.errors import TooBusy, TooSlow, status_of
 from flashruntime.service.guards import Gate, Guard
-from flashruntime.service.limits import BodyWatch, OpenRequests, Rates, SteadyBody
+from flashruntime.service.limits import BodyWatch, HeldBytes, OpenRequests, Rates, SteadyBody
 from flashruntime.service.rules import RULES, Access, Table
 
 OPERATOR, POOL, OTHER = (new_token() for _ in range(3))
@@ -451,6 +451,39 @@ def test_a_body_that_stalls_or_trickles_is_given_up(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(limits, "BODY_IDLE_S", 60.0)
     monkeypatch.setattr(limits, "BODY_GRACE_S", 0.02)
     assert asyncio.run(read()) == 3
+
+
+def test_bodies_held_in_memory_are_bounded_and_given_back() -> None:
+    held = HeldBytes(10)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"x" * 6, "more_body": True}
+
+    async def run() -> None:
+        first, second = (SteadyBody(receive, BodyWatch(), held) for _ in range(2))
+        await first()
+        with pytest.raises(TooBusy):
+            await second()
+        first.release()
+        second.release()
+        await SteadyBody(receive, BodyWatch(), held)()
+        await SteadyBody(receive, BodyWatch())()
+
+    asyncio.run(run())
+    assert status_of(TooBusy()).number == 503
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "streamed"),
+    [
+        ("PUT", f"{API}/artifacts/a/logs", True),
+        ("PUT", f"{API}/jobs/j/tasks/0/checkpoints/parts/x", True),
+        ("PUT", f"{API}/attempts/{LEASE}/logs", False),
+        ("POST", f"{API}/jobs", False),
+    ],
+)
+def test_what_goes_to_disk_as_it_comes_is_not_held(method: str, path: str, streamed: bool) -> None:
+    assert limits.is_streamed({"method": method, "path": path}) is streamed
 
 
 def test_a_request_that_is_cancelled_while_its_body_stalls_stays_cancelled() -> None:
