@@ -19,6 +19,7 @@ from flashruntime.config import CoordinatorSettings
 from flashruntime.errors import FlashError
 from flashruntime.service import jsonlog
 from flashruntime.service.core import Core
+from flashruntime.service.description import Described
 from flashruntime.service.errors import add_handlers
 from flashruntime.service.guards import Gate, Guard
 from flashruntime.service.routes import artifacts, health, jobs, leases, nodes
@@ -67,7 +68,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 def create_app() -> FastAPI:
     """Assemble the application; it reads its settings when it starts."""
-    app = FastAPI(title="flashruntime coordinator", version="v1alpha1", lifespan=lifespan)
+    app = Described(title="flashruntime coordinator", version="v1alpha1", lifespan=lifespan)
     app.router.redirect_slashes = False
     for part in (jobs, nodes, leases, artifacts):
         app.include_router(part.router, prefix=PREFIX)

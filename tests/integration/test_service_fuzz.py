@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from flashruntime.credentials import new_token
 from flashruntime.testing import CoordinatorProcess
 
 pytestmark = pytest.mark.integration
@@ -38,12 +39,19 @@ def coordinator(tmp_path: Path) -> Iterator[CoordinatorProcess]:
         yield process
 
 
-def fuzz(process: CoordinatorProcess, seed: int, *options: str) -> None:
+def fuzz(
+    process: CoordinatorProcess,
+    seed: int,
+    *options: str,
+    checks: str = "not_a_server_error",
+    token: str | None = None,
+) -> None:
     """Make a run of many calls; its report is the message of a failure."""
     hooks = process.root / "fuzz_hooks.py"
     hooks.write_text(HOOKS)
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{process.url}/openapi.json"]
-    command += ["--checks", "not_a_server_error", "--warnings", "off", "--no-color"]
+    command += ["--checks", checks, "--warnings", "off", "--no-color"]
+    command += [] if token is None else ["--header", f"Authorization: Bearer {token}"]
     command += ["--exclude-path-regex", ENDLESS, "--request-timeout", "20"]
     command += ["--seed", str(seed), "--generation-database", "none", *options]
     done = subprocess.run(
@@ -75,6 +83,18 @@ def test_a_short_run_finds_no_server_error(coordinator: CoordinatorProcess) -> N
     assert {200, 404, 422} <= set(found)
     with coordinator.client() as client:
         assert client.healthy()
+
+
+def test_no_call_of_the_description_is_answered_without_a_token(tmp_path: Path) -> None:
+    """The tool itself leaves out or spoils the token of calls that were let in."""
+    token = new_token()
+    with CoordinatorProcess(tmp_path, {"FLASHML_TOKEN": token}) as process:
+        options = ("--max-time", "4", "--phases", "fuzzing", "--mode", "positive")
+        checks = "ignored_auth,not_a_server_error"
+        fuzz(process, 1, *options, checks=checks, token=token)
+        found = answers(process)
+    assert found[401] >= 5
+    assert {200, 404} <= set(found)
 
 
 @pytest.mark.bench_stress

@@ -151,6 +151,13 @@ def test_l11_a_new_route_without_a_rule_is_found() -> None:
     assert without_rule(application) == ["GET /new/{name}", "POST /healthz", "ANY /assets"]
 
 
+def test_the_description_says_which_calls_take_a_token() -> None:
+    paths = app.openapi()["paths"]
+    assert app.openapi()["security"] == [{"token": []}]
+    without = {path for path in paths for call in paths[path].values() if "security" in call}
+    assert without == {"/healthz", "/readyz"}
+
+
 def test_l11_only_health_is_open() -> None:
     opened = {name for name, access in RULES.items() if access is Access.OPEN}
     assert opened == {"GET /healthz", "GET /readyz"}
