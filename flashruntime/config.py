@@ -118,7 +118,7 @@ def coordinator_url(env: Mapping[str, str] = os.environ) -> str:
     """Return FLASHML_COORDINATOR_URL without a trailing slash, or the loopback default."""
     url = env.get("FLASHML_COORDINATOR_URL") or DEFAULT_COORDINATOR_URL
     if (problem := url_problem(url)) is not None:
-        raise ConfigError(f"FLASHML_COORDINATOR_URL={url!r} {problem}")
+        raise ConfigError(f"FLASHML_COORDINATOR_URL={without_password(url)!r} {problem}")
     return url.rstrip("/")
 
 
@@ -134,12 +134,19 @@ def token_source(env: Mapping[str, str] = os.environ) -> TokenSource:
 
 def url_problem(url: str) -> str | None:
     """Return the rule that the address of a coordinator breaks, and the remedy; None if none."""
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        return "must not hold a name or password; set FLASHML_TOKEN or FLASHML_TOKEN_FILE"
     if _is_url(url):
         return None
     remedy = f"http://{url}" if _is_url(f"http://{url}") else DEFAULT_COORDINATOR_URL
     if "://" in url:
         remedy = DEFAULT_COORDINATOR_URL
     return f"must be an http:// or https:// address without query; write e.g. {remedy}"
+
+
+def without_password(url: str) -> str:
+    """Return an address as it may be shown."""
+    return re.sub(r"//[^/]*@", "//...@", url)
 
 
 def _is_url(url: str) -> bool:

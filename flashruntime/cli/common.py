@@ -37,7 +37,7 @@ def named_url(args: Namespace) -> str | None:
     """Return the value of `--coordinator`; InvalidInput if it is no address."""
     given: str | None = args.coordinator
     if given and (problem := config.url_problem(given)) is not None:
-        raise InvalidInput(f"--coordinator {given!r} {problem}")
+        raise InvalidInput(f"--coordinator {config.without_password(given)!r} {problem}")
     return given or None
 
 

@@ -98,3 +98,10 @@ def test_a_wrong_rule_of_access_is_named_with_its_value(name: str, value: str) -
     with pytest.raises(ConfigError, match=name) as caught:
         CoordinatorSettings.from_env({name: value})
     assert value in str(caught.value)
+
+
+def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
+    for url in ("http://me:secret@c:8000", "http://secret@c", "https://a:b:secret@c/x"):
+        with pytest.raises(ConfigError, match="FLASHML_TOKEN") as caught:
+            WorkerSettings.from_env({"FLASHML_COORDINATOR_URL": url})
+        assert "secret" not in str(caught.value)
