@@ -47,7 +47,7 @@ class Access(httpx.Auth):
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Send the request, again where it came too early."""
         token = self._token()
-        if token is not None:
+        if token:
             request.headers["Authorization"] = f"Bearer {token}"
         again = isinstance(request.stream, httpx.ByteStream)
         answer = yield request
