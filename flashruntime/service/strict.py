@@ -14,6 +14,8 @@ from flashruntime.service.callers import require_own
 from flashruntime.service.errors import BadKey, TooLarge
 
 MAX_JSON_BYTES = 64 * 1024 * 1024
+MAX_CALL_BYTES = 8 * 1024 * 1024
+JOBS = "/jobs"
 MAX_JSON_VALUES = 2_500_000
 MAX_FIELDS = 150_000
 _BULK = frozenset({"task_params", "trials"})
@@ -25,13 +27,13 @@ class StrictRequest(Request):
     value: Any = None
     _content = b""
 
-    async def load(self) -> None:
+    async def load(self, max_bytes: int = MAX_JSON_BYTES) -> None:
         """Read and parse the body; raise TooLarge or RequestValidationError.
 
         Text is valid Unicode, numbers are finite, nesting is bounded; of keys that occur twice
         the last one counts.
         """
-        self._content = await read_body(self, MAX_JSON_BYTES)
+        self._content = await read_body(self, max_bytes)
         if not self._content:
             return
         check_values(self._content)
@@ -63,9 +65,11 @@ class StrictRoute(APIRoute):
         if self.body_field is None:
             return handler
 
+        max_bytes = MAX_JSON_BYTES if self.path.endswith(JOBS) else MAX_CALL_BYTES
+
         async def strict(request: Request) -> Response:
             checked = StrictRequest(request.scope, request.receive)
-            await checked.load()
+            await checked.load(max_bytes)
             await require_own(request, checked.value)
             return await handler(checked)
 

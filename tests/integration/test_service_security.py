@@ -359,6 +359,22 @@ def test_a_form_of_another_site_cannot_pass_as_json(
     assert ask(opened, "POST", "/v1alpha1/jobs", body, JSON)[0] == 201
 
 
+def test_a_body_has_a_limit_by_what_its_length_says_and_while_it_is_read(
+    opened: CoordinatorProcess,
+) -> None:
+    size = 9_000_000
+    path = "/v1alpha1/nodes/register"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    stated = f"{head}Content-Length: {size}\r\n\r\n".encode()
+    chunk = b"%x\r\n" % size + b" " * size + b"\r\n0\r\n\r\n"
+    chunked = f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunk
+    for request in (stated, chunked):
+        with socket.create_connection(("127.0.0.1", opened.port), timeout=10) as connection:
+            connection.sendall(request)
+            assert connection.recv(64).startswith(b"HTTP/1.1 413 ")
+    assert ask(opened, "POST", "/v1alpha1/jobs", b" " * size, JSON)[0] == 422
+
+
 def test_a_name_that_is_not_the_coordinators_gets_no_answer(opened: CoordinatorProcess) -> None:
     for host, status in (("evil.example", 403), ("localhost", 200), ("127.0.0.1:1", 200)):
         assert ask(opened, "GET", "/v1alpha1/jobs", headers={"Host": host})[0] == status
