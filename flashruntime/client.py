@@ -9,22 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from flashruntime.errors import (
-    ArtifactCorrupt,
-    Conflict,
-    CoordinatorUnreachable,
-    FlashError,
-    InvalidInput,
-    NotFound,
-    Superseded,
-)
+from flashruntime.access import Access, Token, raise_for
+from flashruntime.errors import ArtifactCorrupt, CoordinatorUnreachable, InvalidInput
 from flashruntime.launch.files import replacing
 from flashruntime.protocol.base import check_key
 from flashruntime.protocol.events import EventPage
@@ -61,25 +54,25 @@ PREFIX = "/v1alpha1"
 CHUNK_BYTES = 1024 * 1024
 _IDLE_CONNECTION_S = 4.0
 _JSON = {"Content-Type": "application/json"}
-_ERRORS: dict[int, type[FlashError]] = {404: NotFound, 409: Conflict, 410: Superseded}
 
 
 class CoordinatorClient:
     """Calls a coordinator; threads may share one.
 
     Raises CoordinatorUnreachable (no answer in time, or a 5xx), Superseded (410), Conflict (409),
-    NotFound (404) and InvalidInput (any other 4xx), with the coordinator's own words. Proxy
-    variables of the environment are not used.
+    NotFound (404), TokenRefused (401), AccessDenied (403) and InvalidInput (any other 4xx), with
+    the coordinator's own words. Proxy variables of the environment are not used; a `token` that
+    is a callable is asked before each request.
     """
 
-    def __init__(self, base_url: str, *, timeout_s: float = 10.0, token: str | None = None) -> None:
+    def __init__(self, base_url: str, *, timeout_s: float = 10.0, token: Token = None) -> None:
         self.base_url = base_url.rstrip("/")
         self._timeout_s = timeout_s
         self._http = httpx.Client(
             base_url=self.base_url,
             timeout=timeout_s,
             trust_env=False,
-            headers={"Authorization": f"Bearer {token}"} if token else None,
+            auth=Access(token),
             limits=httpx.Limits(keepalive_expiry=_IDLE_CONNECTION_S),
         )
 
@@ -200,7 +193,7 @@ class CoordinatorClient:
         path = f"/attempts/{_segment(lease_id)}/logs"
         answer = self._exchange("PUT", path, params={"offset": offset}, content=data)
         if not (answer.is_success or answer.status_code == 409):
-            _raise_for(answer)
+            raise_for(answer)
         return _parse(answer, LogSize).size
 
     def complete(self, lease_id: str, request: CompleteRequest) -> CompleteAnswer:
@@ -257,7 +250,7 @@ class CoordinatorClient:
             with self._http.stream(method, PREFIX + path, **options) as answer:
                 if answer.status_code != 200:
                     answer.read()
-                    _raise_for(answer)
+                    raise_for(answer)
                 yield answer
         except httpx.HTTPError as error:
             raise self._unreachable(method, path, error) from error
@@ -277,7 +270,7 @@ class CoordinatorClient:
     def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
         answer = self._exchange(method, path, **options)
         if not answer.is_success:
-            _raise_for(answer)
+            raise_for(answer)
         return answer
 
     def _exchange(
@@ -319,21 +312,6 @@ def _parse(answer: httpx.Response, model: type[Model]) -> Model:
             f"{answer.request.method} {answer.request.url}: the answer is not a "
             f"{model.__name__}; is this a coordinator of the same version? ({error})"
         ) from error
-
-
-def _raise_for(answer: httpx.Response) -> NoReturn:
-    try:
-        fields = answer.json()
-        detail, ours = str(fields["detail"]), "code" in fields
-    except (ValueError, KeyError, TypeError):
-        detail, ours = answer.text[:500], False
-    if answer.status_code == 404 and not ours:
-        server = answer.request.url.copy_with(raw_path=b"/")
-        detail = f"{server} knows no such address; is this a coordinator?"
-    message = f"{answer.request.method} {answer.request.url.path}: {answer.status_code} {detail}"
-    if answer.status_code >= 500 or answer.status_code < 400:
-        raise CoordinatorUnreachable(message)
-    raise _ERRORS.get(answer.status_code, InvalidInput)(message)
 
 
 def _segment(identifier: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+from flashruntime.credentials import TOKEN_RULE, TokenSource, digest_of, is_token
 from flashruntime.errors import ConfigError
 from flashruntime.leases.journal import Journal
 from flashruntime.protocol.placement import LABEL_KEY, LABEL_VALUE, MAX_LABELS
@@ -28,8 +29,48 @@ DEFAULT_NOTICE_S = 20.0
 MAX_DAYS = 36_500
 MAX_SLOTS = 1024
 OFF = frozenset({"0", "false", "no", "off"})
+DEFAULT_MAX_REQUESTS_PER_S = 10_000
+DEFAULT_MAX_OPEN_REQUESTS = 4_096
 _NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_HOST = re.compile(r"\*|[A-Za-z0-9_]([A-Za-z0-9._-]{0,253})|[0-9A-Fa-f:]{2,45}")
 _URL = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
+_SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Who may use a coordinator, and how much.
+
+    Without tokens it serves loopback addresses only, unless `allow_open`, and only requests that
+    address it by a loopback name or one of `allowed_hosts` (`*`: any).
+    """
+
+    tokens_file: Path | None = None
+    token_digest: bytes | None = field(default=None, repr=False)
+    allow_open: bool = False
+    allowed_hosts: frozenset[str] = frozenset()
+    max_requests_per_s: int = DEFAULT_MAX_REQUESTS_PER_S
+    max_open_requests: int = DEFAULT_MAX_OPEN_REQUESTS
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether a request needs a token."""
+        return self.tokens_file is not None or self.token_digest is not None
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str] = os.environ) -> "AccessSettings":
+        """Read the settings; raise ConfigError for a wrong value."""
+        named, token = env.get("FLASHML_TOKENS_FILE"), _token(env)
+        return cls(
+            tokens_file=Path(named).expanduser().absolute() if named else None,
+            token_digest=None if token is None else digest_of(token),
+            allow_open=_flag(env, "FLASHML_ALLOW_OPEN"),
+            allowed_hosts=_hosts(env, "FLASHML_ALLOWED_HOSTS"),
+            max_requests_per_s=_whole(
+                env, "FLASHML_MAX_REQUESTS_PER_S", DEFAULT_MAX_REQUESTS_PER_S
+            ),
+            max_open_requests=_whole(env, "FLASHML_MAX_OPEN_REQUESTS", DEFAULT_MAX_OPEN_REQUESTS),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +104,17 @@ class KeepingSettings:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
-    """Where a coordinator keeps its ledger and artifacts, and how large an artifact may be."""
+    """Where a coordinator keeps its ledger and artifacts, how large an artifact may be, for whom.
+
+    Its access is closed to all but this machine unless said otherwise.
+    """
 
     ledger_dir: Path
     artifact_dir: Path
     max_artifact_bytes: int = DEFAULT_MAX_ARTIFACT_BYTES
     keeping: KeepingSettings = KeepingSettings()
     ledger_journal: Journal = Journal.WAL
+    access: AccessSettings = AccessSettings()
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "CoordinatorSettings":
@@ -82,6 +127,7 @@ class CoordinatorSettings:
             ),
             keeping=KeepingSettings.from_env(env),
             ledger_journal=_journal(env),
+            access=AccessSettings.from_env(env),
         )
 
 
@@ -140,18 +186,35 @@ def coordinator_url(env: Mapping[str, str] = os.environ) -> str:
     """Return FLASHML_COORDINATOR_URL without a trailing slash, or the loopback default."""
     url = env.get("FLASHML_COORDINATOR_URL") or DEFAULT_COORDINATOR_URL
     if (problem := url_problem(url)) is not None:
-        raise ConfigError(f"FLASHML_COORDINATOR_URL={url!r} {problem}")
+        raise ConfigError(f"FLASHML_COORDINATOR_URL={without_password(url)!r} {problem}")
     return url.rstrip("/")
+
+
+def token_source(env: Mapping[str, str] = os.environ) -> TokenSource:
+    """Return where FLASHML_TOKEN or FLASHML_TOKEN_FILE has a caller's token; ConfigError."""
+    token, named = _token(env), env.get("FLASHML_TOKEN_FILE")
+    if token is not None and named:
+        raise ConfigError("FLASHML_TOKEN and FLASHML_TOKEN_FILE are both set; unset one of them")
+    source = TokenSource(token, Path(named).expanduser().absolute() if named else None)
+    source()
+    return source
 
 
 def url_problem(url: str) -> str | None:
     """Return the rule that the address of a coordinator breaks, and the remedy; None if none."""
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        return "must not hold a name or password; set FLASHML_TOKEN or FLASHML_TOKEN_FILE"
     if _is_url(url):
         return None
     remedy = f"http://{url}" if _is_url(f"http://{url}") else DEFAULT_COORDINATOR_URL
     if "://" in url:
         remedy = DEFAULT_COORDINATOR_URL
     return f"must be an http:// or https:// address without query; write e.g. {remedy}"
+
+
+def without_password(url: str) -> str:
+    """Return an address as it may be shown."""
+    return re.sub(r"//[^/]*@", "//...@", url)
 
 
 def _is_url(url: str) -> bool:
@@ -202,6 +265,31 @@ def _slots(env: Mapping[str, str]) -> int:
     if slots > MAX_SLOTS:
         raise ConfigError(f"FLASHML_SLOTS={slots} must be at most {MAX_SLOTS}; start more workers")
     return slots
+
+
+def _token(env: Mapping[str, str]) -> str | None:
+    token = env.get("FLASHML_TOKEN")
+    if token and not is_token(token):
+        raise ConfigError(f"FLASHML_TOKEN {TOKEN_RULE}")
+    return token or None
+
+
+def _flag(env: Mapping[str, str], name: str) -> bool:
+    text = (env.get(name) or "0").lower()
+    if text not in _SWITCH:
+        raise ConfigError(f"{name}={text!r} must be 1 or 0; leave it unset for 0")
+    return _SWITCH[text]
+
+
+def _hosts(env: Mapping[str, str], name: str) -> frozenset[str]:
+    hosts = (env.get(name) or "").replace(",", " ").split()
+    for host in hosts:
+        if not _HOST.fullmatch(host):
+            raise ConfigError(
+                f"{name} has {host!r}: it must list host names or addresses without ports, or *; "
+                "write e.g. coordinator,flash.example.org"
+            )
+    return frozenset(host.lower() for host in hosts)
 
 
 def _seconds(env: Mapping[str, str], name: str, default: float) -> float:

@@ -13,6 +13,8 @@ FlashError
   CheckpointError         a checkpoint cannot be written, read or trusted
     NotFinite             the state to save holds NaN where training needs numbers
   ArtifactCorrupt         bytes do not hash to the digest that was promised
+  AccessDenied            the coordinator does not let this caller do that
+    TokenRefused          it knows no such token, or was shown none
   CoordinatorUnreachable  no answer from the coordinator within the deadline
 """
 
@@ -72,5 +74,17 @@ class ArtifactCorrupt(FlashError):
     """The bytes do not hash to the digest that was promised."""
 
 
+class AccessDenied(FlashError):
+    """The coordinator does not let this caller do that."""
+
+
+class TokenRefused(AccessDenied):
+    """The coordinator knows no such token, or was shown none."""
+
+
 class CoordinatorUnreachable(FlashError):
     """No answer from the coordinator within the deadline."""
+
+    def __init__(self, message: str | None = None, *, retry_after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s

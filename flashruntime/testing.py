@@ -72,13 +72,14 @@ class CoordinatorProcess:
         """Process id of the running coordinator."""
         return self._running.pid
 
-    def client(self, timeout_s: float = 10.0) -> CoordinatorClient:
+    def client(self, timeout_s: float = 10.0, token: str | None = None) -> CoordinatorClient:
         """Return a new client of this coordinator; close it after use."""
-        return CoordinatorClient(self.url, timeout_s=timeout_s)
+        return CoordinatorClient(self.url, timeout_s=timeout_s, token=token)
 
     def launch(self) -> subprocess.Popen[bytes]:
         """Start a process with this root and port, without waiting for it."""
-        env = os.environ | {
+        env = {
+            **{name: os.environ[name] for name in os.environ if "FLASHML_TOKEN" not in name},
             "FLASHML_LEDGER_DIR": str(self.root / "ledger"),
             "FLASHML_ARTIFACT_DIR": str(self.root / "artifacts"),
             "PYTHONPATH": str(_ROOT),

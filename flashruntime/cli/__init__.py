@@ -23,6 +23,7 @@ VERBS = {
     "uncordon": "give workers tasks again",
     "drain": "let workers hand back their tasks",
     "backup": "back up a coordinator, or check a backup",
+    "token": "make a token for the coordinator",
     "verify": "verify the checkpoints of a tree",
     "verify-resume": "prove that a command resumes exactly",
 }

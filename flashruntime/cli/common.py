@@ -37,7 +37,7 @@ def named_url(args: Namespace) -> str | None:
     """Return the value of `--coordinator`; InvalidInput if it is no address."""
     given: str | None = args.coordinator
     if given and (problem := config.url_problem(given)) is not None:
-        raise InvalidInput(f"--coordinator {given!r} {problem}")
+        raise InvalidInput(f"--coordinator {config.without_password(given)!r} {problem}")
     return given or None
 
 
@@ -57,7 +57,8 @@ def connect(args: Namespace, parser: ArgumentParser) -> "CoordinatorClient":
             f"name a coordinator with --coordinator URL or ${URL_VARIABLE}, e.g. "
             f"{config.DEFAULT_COORDINATOR_URL}; `flashruntime serve` starts one"
         )
-    return CoordinatorClient(config.coordinator_url({URL_VARIABLE: url}))
+    url = config.coordinator_url({URL_VARIABLE: url})
+    return CoordinatorClient(url, token=config.token_source())
 
 
 def at_least(minimum: int) -> Callable[[str], int]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from flashruntime.cli.common import URL_VARIABLE, add_coordinator, at_least, named_url
 from flashruntime.client import CoordinatorClient
-from flashruntime.config import WorkerSettings, labels
+from flashruntime.config import WorkerSettings, labels, token_source
 from flashruntime.launch.local import LocalLauncher
 from flashruntime.service import jsonlog
 from flashruntime.worker.agent import Agent, stop_on_signals
@@ -42,16 +42,17 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace, _: ArgumentParser) -> int:
     """Work until asked to leave, and return 0; the last of the notice is kept to clean up in."""
     settings = _settings(args)
+    token = token_source()
     spare_s = min(MAX_SPARE_S, settings.notice_s / 10)
     stop = StopRequest(settings.notice_s - spare_s)
     leave_in_time(stop, spare_s, lambda: os._exit(0))
     with jsonlog.running():
         stop_on_signals(stop)
-        with CoordinatorClient(settings.coordinator_url) as client:
+        with CoordinatorClient(settings.coordinator_url, token=token) as client:
             tools = Tools(
                 client=client,
                 connect=lambda timeout_s: CoordinatorClient(
-                    settings.coordinator_url, timeout_s=timeout_s
+                    settings.coordinator_url, timeout_s=timeout_s, token=token
                 ),
                 launcher=LocalLauncher(adopt_orphans=True),
             )

@@ -16,6 +16,7 @@ from flashruntime.leases.fleet import Fleet
 from flashruntime.leases.jobs import JobBook
 from flashruntime.leases.jsontext import clean, dumps
 from flashruntime.leases.ledger import attempt, new_lease_id, newest_lease, wanted_job
+from flashruntime.leases.owners import LeaseOwners
 from flashruntime.leases.record import (
     ClaimQuery,
     EventDraft,
@@ -51,7 +52,7 @@ SPREAD_PATIENCE_NS = 5 * NS_PER_S
 SWEEP_BATCH = 200
 
 
-class LeaseManager(Fleet, JobBook, SessionBook, BlobCare, Retention, Spool):
+class LeaseManager(Fleet, JobBook, SessionBook, BlobCare, Retention, Spool, LeaseOwners):
     """The coordinator's core; synchronous, used from one thread at a time.
 
     With `judge`, the decision about each attempt whose node was lost is recorded too.

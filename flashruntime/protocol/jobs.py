@@ -13,7 +13,8 @@ MAX_TASKS = 100_000
 DEFAULT_LEASE_S = 30.0
 ProgressLimit = Annotated[float, Field(ge=0.1, le=604_800)]
 LeaseSeconds = Annotated[float, Field(ge=0.5, le=86_400)]
-Params = dict[Annotated[str, Field(min_length=1, max_length=256)], JsonValue]
+ParamName = Annotated[str, Field(min_length=1, max_length=256)]
+Params = dict[ParamName, JsonValue]
 
 
 class JobState(StrEnum):
@@ -110,7 +111,7 @@ class SearchParameters(PlacedParameters):
     """Parameters of `hyperparameter_search`: one task for each trial of `trials` or of `grid`."""
 
     trials: list[Params] | None = Field(default=None, min_length=1, max_length=MAX_TASKS)
-    grid: dict[str, Annotated[list[JsonValue], Field(min_length=1)]] | None = Field(
+    grid: dict[ParamName, Annotated[list[JsonValue], Field(min_length=1)]] | None = Field(
         default=None, min_length=1
     )
     command: Argv | None = None

@@ -19,7 +19,9 @@ from flashruntime.config import CoordinatorSettings
 from flashruntime.errors import FlashError
 from flashruntime.service import jsonlog
 from flashruntime.service.core import Core
+from flashruntime.service.description import Described
 from flashruntime.service.errors import add_handlers
+from flashruntime.service.guards import Gate, Guard
 from flashruntime.service.hot import HotPaths
 from flashruntime.service.housekeeping import Housekeeping
 from flashruntime.service.routes import artifacts, duties, health, jobs, leases, nodes
@@ -59,7 +61,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         settings = CoordinatorSettings.from_env()
         core = Core(settings, SystemClock())
         async with _running(core):
-            app.state.services = Services(core)
+            app.state.services = services = Services(core)
+            app.state.gate = Gate(settings.access, services.lease_owner)
             where = {"ledger": settings.ledger_dir, "artifacts": settings.artifact_dir}
             log.info("ready", extra={"event": "coordinator_ready", **where})
             yield
@@ -68,13 +71,14 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 def create_app() -> FastAPI:
     """Assemble the application; it reads its settings when it starts."""
-    app = FastAPI(title="flashruntime coordinator", version="v1alpha1", lifespan=lifespan)
+    app = Described(title="flashruntime coordinator", version="v1alpha1", lifespan=lifespan)
     app.router.redirect_slashes = False
     for part in (jobs, nodes, duties, leases, artifacts):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(health.router)
     add_handlers(app)
     app.add_middleware(HotPaths)
+    app.add_middleware(Guard)
     app.add_middleware(OneLineFailure)
     return app
 

@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from flashruntime.errors import (
+    AccessDenied,
     ArtifactCorrupt,
     Conflict,
     FlashError,
@@ -36,6 +37,14 @@ class BadHeader(InvalidInput):
 
 class TooLarge(InvalidInput):
     """The body is larger than allowed."""
+
+
+class TooSlow(InvalidInput):
+    """The body does not arrive."""
+
+
+class TooBusy(StoreUnavailable):
+    """Others keep the coordinator busy; try again later."""
 
 
 class UnsatisfiableRange(InvalidInput):
@@ -67,10 +76,12 @@ TABLE: dict[type[FlashError], Status] = {
     BadHeader: Status(400, "invalid"),
     TooLarge: Status(413, "invalid"),
     QuotaExceeded: Status(413, "invalid"),
+    TooSlow: Status(408, "invalid"),
     UnsatisfiableRange: Status(416, "invalid"),
     InvalidInput: Status(422, "invalid"),
     Superseded: Status(410, "superseded"),
     Conflict: Status(409, "conflict"),
+    AccessDenied: Status(403, "forbidden"),
     NotFound: Status(404, "not_found"),
     ArtifactCorrupt: Status(404, "not_found"),
     StoreFull: Status(507, "full"),
@@ -112,6 +123,8 @@ def answer_to(error: FlashError) -> Response:
     answer = _answer(status.number, status.code, str(error), **extra)
     if status.number == 503:
         answer.headers["Retry-After"] = str(RETRY_AFTER_S)
+    if isinstance(error, TooSlow):
+        answer.headers["Connection"] = "close"
     if isinstance(error, UnsatisfiableRange):
         answer.headers["Content-Range"] = f"bytes */{error.size_bytes}"
     return answer

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 
 from flashruntime.errors import InvalidInput, NotFound
+from flashruntime.leases.owners import LeaseOwner
 from flashruntime.leases.record import Submission
 from flashruntime.protocol.base import strict_dumps
 from flashruntime.protocol.jobs import InputFile, JobRecord, JobSpec
@@ -38,6 +39,10 @@ class Services:
         self.attempts = Attempts(core)
         self.artifacts = Artifacts(core)
         self.sessions = Sessions(core)
+
+    async def lease_owner(self, lease_id: str) -> LeaseOwner | None:
+        """Return whose a lease is or was, None if there is no such lease."""
+        return await self.ledger(self.manager.lease_owner, lease_id)
 
 
 class Jobs:

@@ -8,12 +8,14 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
-from starlette.convertors import Convertor, register_url_convertor
 
 from flashruntime.protocol.base import check_key, strict_dumps
+from flashruntime.service.callers import require_own
 from flashruntime.service.errors import BadKey, TooLarge
 
 MAX_JSON_BYTES = 64 * 1024 * 1024
+MAX_CALL_BYTES = 8 * 1024 * 1024
+JOBS = "/jobs"
 MAX_JSON_VALUES = 2_500_000
 MAX_FIELDS = 150_000
 _BULK = frozenset({"task_params", "trials"})
@@ -22,23 +24,23 @@ _BULK = frozenset({"task_params", "trials"})
 class StrictRequest(Request):
     """A request whose JSON body was read whole and parsed before its handler sees it."""
 
+    value: Any = None
     _content = b""
-    _value: Any = None
 
-    async def load(self) -> None:
+    async def load(self, max_bytes: int = MAX_JSON_BYTES) -> None:
         """Read and parse the body; raise TooLarge or RequestValidationError.
 
         Text is valid Unicode, numbers are finite, nesting is bounded; of keys that occur twice
         the last one counts.
         """
-        self._content = await read_body(self, MAX_JSON_BYTES)
+        self._content = await read_body(self, max_bytes)
         if not self._content:
             return
         check_values(self._content)
         try:
-            self._value = from_json(self._content, allow_inf_nan=False)
-            check_fields(self._value)
-            strict_dumps(self._value)
+            self.value = from_json(self._content, allow_inf_nan=False)
+            check_fields(self.value)
+            strict_dumps(self.value)
         except TooLarge:
             raise
         except ValueError as error:
@@ -51,7 +53,7 @@ class StrictRequest(Request):
 
     async def json(self) -> Any:
         """Return the parsed body."""
-        return self._value
+        return self.value
 
 
 class StrictRoute(APIRoute):
@@ -63,29 +65,15 @@ class StrictRoute(APIRoute):
         if self.body_field is None:
             return handler
 
+        max_bytes = MAX_JSON_BYTES if self.path.endswith(JOBS) else MAX_CALL_BYTES
+
         async def strict(request: Request) -> Response:
             checked = StrictRequest(request.scope, request.receive)
-            await checked.load()
+            await checked.load(max_bytes)
+            await require_own(request, checked.value)
             return await handler(checked)
 
         return strict
-
-
-class AnyText(Convertor[str]):
-    """Takes the rest of a path, line ends included, so that a bad key is refused with a reason."""
-
-    regex = r"[\s\S]*"
-
-    def convert(self, value: str) -> str:
-        """Return the text as it is."""
-        return value
-
-    def to_string(self, value: str) -> str:
-        """Return the text as it is."""
-        return value
-
-
-register_url_convertor("anytext", AnyText())
 
 
 def check_values(content: bytes) -> None:
@@ -118,7 +106,10 @@ def check_fields(value: Any) -> None:
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
-    """Return the whole body; raise TooLarge while reading."""
+    """Return the whole body; raise TooLarge as soon as it is known to be."""
+    stated = request.headers.get("content-length", "")
+    if stated.isascii() and stated.isdigit() and len(stated) < 19 and int(stated) > max_bytes:
+        raise TooLarge(f"the body has {stated} bytes, more than {max_bytes}; send less at once")
     chunks: list[bytes] = []
     size_bytes = 0
     async for chunk in request.stream():

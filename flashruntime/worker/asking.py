@@ -28,7 +28,7 @@ class Asking:
         def ask() -> None:
             found: Answer | Exception
             try:
-                found = until_answered(call, self._pause_unreachable)
+                found = until_answered(call, self._pause_unreachable, self._stop.pause)
             except Exception as error:  # noqa: BLE001 (thread boundary: the main loop decides)
                 found = error
             with self._stop.changed:

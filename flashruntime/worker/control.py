@@ -6,10 +6,12 @@ from threading import Condition, Event, Thread
 from typing import TypeVar
 
 from flashruntime.clock import Clock, SystemClock
-from flashruntime.errors import CoordinatorUnreachable, FlashError, Superseded
+from flashruntime.errors import CoordinatorUnreachable, FlashError, Superseded, TokenRefused
+from flashruntime.worker import events
 
 FIRST_DELAY_S = 0.1
 MAX_DELAY_S = 5.0
+REFUSED_DELAY_S = 5.0
 
 Answer = TypeVar("Answer")
 
@@ -129,11 +131,22 @@ def delays_s(first_s: float = FIRST_DELAY_S, most_s: float = MAX_DELAY_S) -> Ite
         ceiling_s = min(most_s, ceiling_s * 2)
 
 
-def until_answered(call: Callable[[], Answer], pause: Callable[[float], None]) -> Answer:
-    """Repeat `call` while the coordinator cannot be reached; `pause` raises to end that."""
+def until_answered(
+    call: Callable[[], Answer],
+    pause: Callable[[float], None],
+    refused: Callable[[float], None] | None = None,
+) -> Answer:
+    """Repeat `call` while the coordinator cannot be reached; `pause` raises to end that.
+
+    A token that is not known now may be so later, for tokens are replaced while workers run:
+    `refused` (default: `pause`) waits for that.
+    """
     for delay_s in delays_s():
         try:
             return call()
-        except CoordinatorUnreachable:
-            pause(delay_s)
+        except CoordinatorUnreachable as error:
+            pause(max(delay_s, min(error.retry_after_s, MAX_DELAY_S)))
+        except TokenRefused as error:
+            events.warning("token_refused", error=str(error), retry_in_s=REFUSED_DELAY_S)
+            (refused or pause)(REFUSED_DELAY_S)
     raise AssertionError("delays never end")

@@ -5,6 +5,7 @@ import os
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -61,6 +62,27 @@ def test_ports_are_published_on_loopback_only() -> None:
     ]
     assert len(published) == 4
     assert {port["host_ip"] for port in published} == {"127.0.0.1"}
+
+
+def test_use_without_tokens_is_said_in_plain_sight_and_the_names_are_known() -> None:
+    """Workers reach the coordinator by the name of its service, or of the proxy before it."""
+    for files, names in ((PLAIN, {"coordinator"}), (CHAOS, {"coordinator", "toxiproxy"})):
+        services = config(files)["services"]
+        environment = services["coordinator"]["environment"]
+        assert environment["FLASHML_ALLOW_OPEN"] == "1"
+        allowed = set(environment["FLASHML_ALLOWED_HOSTS"].split(","))
+        assert allowed == names
+        started = {name for name in services if name.startswith("worker-")} or {"worker"}
+        for name in started:
+            url = services[name]["environment"]["FLASHML_COORDINATOR_URL"]
+            assert urlsplit(url).hostname in allowed, name
+
+
+def test_one_variable_closes_the_stack_and_never_that_of_a_chaos_run() -> None:
+    for files, expected in ((PLAIN, "x" * 40), (CHAOS, "")):
+        services = config(files, FLASHML_TOKEN="x" * 40)["services"]
+        used = {"coordinator", "worker-1" if files is CHAOS else "worker"}
+        assert {services[name]["environment"]["FLASHML_TOKEN"] for name in used} == {expected}
 
 
 def test_a_worker_waits_for_a_healthy_coordinator_and_has_time_for_its_notice() -> None:

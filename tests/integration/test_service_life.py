@@ -348,7 +348,8 @@ def test_sigterm_ends_it_within_two_seconds_while_an_upload_stalls(tmp_path: Pat
     with CoordinatorProcess(tmp_path) as process:
         with socket.create_connection(("127.0.0.1", process.port)) as stalled:
             head = (
-                "PUT /v1alpha1/artifacts/k HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n"
+                "PUT /v1alpha1/artifacts/k HTTP/1.1\r\nHost: localhost\r\n"
+                "Content-Length: 3000000\r\n\r\n"
             )
             stalled.sendall(head.encode() + b"a" * 2_000_000)
             temp = tmp_path / "artifacts" / "tmp"

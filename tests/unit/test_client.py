@@ -6,10 +6,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+import httpx
 import pytest
 
+from flashruntime.access import Access, raise_for
 from flashruntime.client import CoordinatorClient
 from flashruntime.errors import (
+    AccessDenied,
     ArtifactCorrupt,
     Conflict,
     CoordinatorUnreachable,
@@ -17,6 +20,7 @@ from flashruntime.errors import (
     InvalidInput,
     NotFound,
     Superseded,
+    TokenRefused,
 )
 from flashruntime.protocol.jobs import JobSpec
 from flashruntime.testing import free_port
@@ -82,6 +86,8 @@ def client(server: Server) -> Iterator[CoordinatorClient]:
 @pytest.mark.parametrize(
     ("status", "error"),
     [
+        (401, TokenRefused),
+        (403, AccessDenied),
         (410, Superseded),
         (409, Conflict),
         (404, NotFound),
@@ -147,6 +153,55 @@ def test_a_token_is_sent_and_proxies_of_the_environment_are_not_used(
     with CoordinatorClient(server.url, token="secret") as client:
         assert client.healthy()
     assert server.asked[0][2]["Authorization"] == "Bearer secret"
+
+
+def test_a_token_is_asked_for_before_each_call_and_its_absence_is_explained(
+    server: Server,
+) -> None:
+    tokens = ["first", "second"]
+    server.answer = (401, {}, b'{"detail": "no", "code": "unauthorized"}')
+    with CoordinatorClient(server.url, token=lambda: tokens.pop(0)) as client:
+        for _ in range(2):
+            with pytest.raises(
+                TokenRefused, match=r"FLASHML_TOKEN or FLASHML_TOKEN_FILE"
+            ) as caught:
+                client.nodes()
+            assert "first" not in str(caught.value)
+    sent = [headers["Authorization"] for _, _, headers in server.asked]
+    assert sent == ["Bearer first", "Bearer second"]
+
+
+def test_a_token_that_cannot_be_sent_is_refused_without_being_shown() -> None:
+    with pytest.raises(InvalidInput, match="token") as caught:
+        CoordinatorClient("http://127.0.0.1:1", token="bad\nvalue")
+    assert "bad" not in str(caught.value)
+
+
+def test_an_answer_that_says_too_many_is_waited_for_as_long_as_it_says(server: Server) -> None:
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        server.answer = (200, {}, b'{"items": []}')
+
+    server.answer = (429, {"Retry-After": "2"}, b'{"detail": "slow down", "code": "unavailable"}')
+    with httpx.Client(base_url=server.url, auth=Access("t", wait)) as client:
+        assert client.get("/v1alpha1/nodes").status_code == 200
+    assert waits == [2.0]
+    assert len(server.asked) == 2
+
+
+def test_a_stream_that_is_spent_is_not_sent_again_and_waits_are_bounded(server: Server) -> None:
+    waits: list[float] = []
+    server.answer = (429, {"Retry-After": "900"}, b"{}")
+    with httpx.Client(base_url=server.url, auth=Access(None, waits.append)) as client:
+        assert client.put("/k", content=iter([b"x"])).status_code == 429
+        assert waits == []
+        answer = client.get("/k")
+    assert waits == [5.0] * 3
+    with pytest.raises(CoordinatorUnreachable) as caught:
+        raise_for(answer)
+    assert caught.value.retry_after_s == 900.0
 
 
 def test_a_gap_in_the_output_is_answered_with_where_to_go_on(

@@ -104,3 +104,39 @@ def test_the_journal_of_the_ledger_is_wal_or_delete() -> None:
     assert named.ledger_journal is Journal.DELETE
     with pytest.raises(ConfigError, match=r"FLASHML_LEDGER_JOURNAL='off'.*wal.*delete"):
         CoordinatorSettings.from_env({"FLASHML_LEDGER_JOURNAL": "off"})
+
+
+def test_a_coordinator_is_closed_unless_told_otherwise() -> None:
+    access = CoordinatorSettings.from_env({}).access
+    assert (access.needs_token, access.allow_open, access.allowed_hosts) == (False, False, set())
+    told = {
+        "FLASHML_ALLOW_OPEN": "1",
+        "FLASHML_ALLOWED_HOSTS": "Coordinator, flash.example ::1",
+    }
+    opened = CoordinatorSettings.from_env(told).access
+    assert opened.allow_open
+    assert opened.allowed_hosts == {"coordinator", "flash.example", "::1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("FLASHML_ALLOW_OPEN", "sure"),
+        ("FLASHML_ALLOWED_HOSTS", "coordinator:8000"),
+        ("FLASHML_ALLOWED_HOSTS", "http://coordinator"),
+        ("FLASHML_ALLOWED_HOSTS", "*.example.org"),
+        ("FLASHML_MAX_REQUESTS_PER_S", "0"),
+        ("FLASHML_MAX_OPEN_REQUESTS", "many"),
+    ],
+)
+def test_a_wrong_rule_of_access_is_named_with_its_value(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=name) as caught:
+        CoordinatorSettings.from_env({name: value})
+    assert value in str(caught.value)
+
+
+def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
+    for url in ("http://me:secret@c:8000", "http://secret@c", "https://a:b:secret@c/x"):
+        with pytest.raises(ConfigError, match="FLASHML_TOKEN") as caught:
+            WorkerSettings.from_env({"FLASHML_COORDINATOR_URL": url})
+        assert "secret" not in str(caught.value)

@@ -10,7 +10,9 @@ from starlette.types import Send
 
 from flashruntime.errors import ArtifactCorrupt
 from flashruntime.protocol.tasks import ArtifactRecord
+from flashruntime.service import paths  # noqa: F401 (registers the convertor `anytext`)
 from flashruntime.service.blobs import stated_digest
+from flashruntime.service.callers import require_key
 from flashruntime.service.ranges import selected
 from flashruntime.service.routes import Running
 from flashruntime.service.strict import object_key
@@ -18,6 +20,17 @@ from flashruntime.service.strict import object_key
 PATH = "/artifacts/{key:anytext}"
 RAW_PREFIX = b"/v1alpha1/artifacts/"
 router = APIRouter(tags=["artifacts"])
+_KEY = {
+    "parameters": [
+        {
+            "name": "key",
+            "in": "path",
+            "required": True,
+            "description": "relative, with `/` between its segments; decoded once",
+            "schema": {"type": "string", "minLength": 1, "maxLength": 1024},
+        }
+    ]
+}
 _WHOLE = re.compile("[0-9]{1,18}")
 log = logging.getLogger(__name__)
 
@@ -41,7 +54,7 @@ ObjectKey = Annotated[str, Depends(_key_of)]
 IfNoneMatch = Annotated[str | None, Header()]
 
 
-@router.put(PATH)
+@router.put(PATH, openapi_extra=_KEY)
 async def put(
     key: ObjectKey,
     request: Request,
@@ -49,13 +62,14 @@ async def put(
     x_sha256: Annotated[str | None, Header()] = None,
 ) -> ArtifactRecord:
     """Store the body under `key`; with X-Sha256 only if it hashes to that."""
+    await require_key(request, key)
     digest = stated_digest(x_sha256)
     length = request.headers.get("content-length", "")
     declared = int(length) if _WHOLE.fullmatch(length) else None
     return await services.artifacts.put(key, request.stream(), declared, digest)
 
 
-@router.head(PATH)
+@router.head(PATH, openapi_extra=_KEY)
 async def head(key: ObjectKey, services: Running, if_none_match: IfNoneMatch = None) -> Response:
     """Return size and digest of an object; a Range is of no effect here."""
     record = await services.artifacts.find(key)
@@ -66,7 +80,7 @@ async def head(key: ObjectKey, services: Running, if_none_match: IfNoneMatch = N
     return Response(headers={**headers, "Content-Length": str(record.size_bytes)})
 
 
-@router.get(PATH, response_class=BlobResponse)
+@router.get(PATH, response_class=BlobResponse, openapi_extra=_KEY)
 async def get(
     key: ObjectKey,
     services: Running,

@@ -15,6 +15,7 @@ from flashruntime.protocol.tasks import (
     LeaseStatus,
     LogSize,
 )
+from flashruntime.service.callers import require_own
 from flashruntime.service.routes import MAX_ID, Id, Running
 from flashruntime.service.strict import StrictRoute, read_body
 
@@ -26,6 +27,7 @@ Offset = Annotated[int, Query(ge=0, le=MAX_ID)]
 @router.post("/leases/claim", response_model=Lease, responses={204: {"description": "No task"}})
 async def claim(body: ClaimRequest, request: Request, services: Running) -> Lease | Response:
     """Ask for a task, waiting up to `wait_s` for one."""
+    await require_own(request, {"node_id": body.node_id})
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":

@@ -132,3 +132,11 @@ def test_inputs_beside_one_another_are_fine() -> None:
     inputs = [{"path": path, "key": "k", "sha256": "0" * 64} for path in paths]
     (payload,) = expand(spec("command", command=["true"], inputs=inputs))
     assert [file.path for file in payload.inputs] == paths
+
+
+@pytest.mark.parametrize("name", ["", "x" * 257])
+def test_a_grid_names_its_parameters_as_a_trial_does(name: str) -> None:
+    """Else its tasks could be stored and never read again."""
+    for parameters in ({"grid": {name: [1]}}, {"trials": [{name: 1}]}):
+        with pytest.raises(ValidationError):
+            spec("hyperparameter_search", **parameters)

@@ -7,10 +7,17 @@ from threading import Thread
 
 import pytest
 
-from flashruntime.errors import ConfigError, CoordinatorUnreachable, Superseded
+from flashruntime.errors import (
+    AccessDenied,
+    ConfigError,
+    CoordinatorUnreachable,
+    Superseded,
+    TokenRefused,
+)
 from flashruntime.testing import ManualClock
 from flashruntime.worker.control import (
     MAX_DELAY_S,
+    REFUSED_DELAY_S,
     AttemptControl,
     NoticeOver,
     StopRequest,
@@ -52,6 +59,33 @@ def test_a_call_is_repeated_until_it_is_answered() -> None:
 
     assert until_answered(call, pauses.append) == 7
     assert len(pauses) == 2
+
+
+def test_a_refused_token_is_waited_for_as_it_may_be_known_later() -> None:
+    answers: list[Exception | int] = [
+        TokenRefused("x"),
+        CoordinatorUnreachable("x", retry_after_s=3.0),
+        7,
+    ]
+    unreachable: list[float] = []
+    refused: list[float] = []
+
+    def call() -> int:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert until_answered(call, unreachable.append, refused.append) == 7
+    assert (unreachable, refused) == ([3.0], [REFUSED_DELAY_S])
+
+
+def test_what_a_token_may_not_do_is_not_asked_again() -> None:
+    def call() -> int:
+        raise AccessDenied
+
+    with pytest.raises(AccessDenied):
+        until_answered(call, lambda _: None)
 
 
 def test_a_call_is_given_up_when_the_notice_is_over() -> None:
