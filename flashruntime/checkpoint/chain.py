@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flashruntime.checkpoint import commit, displace, files, lineage, retention
 from flashruntime.checkpoint.commit import Snapshot
-from flashruntime.checkpoint.lineage import Admission, Claim, Entry, Hold, TakenOver
+from flashruntime.checkpoint.lineage import Admission, Claim, Entry, Hold
 from flashruntime.checkpoint.manifest import check_step, seal
 from flashruntime.checkpoint.store import (
     REJECTED,
@@ -19,7 +19,7 @@ from flashruntime.checkpoint.store import (
 )
 from flashruntime.clock import Clock, SystemClock
 from flashruntime.errors import CheckpointError, FlashError
-from flashruntime.protocol.checkpoints import Manifest
+from flashruntime.protocol.checkpoints import Manifest, TakenOver
 
 DEFAULT_KEEP = 3
 log = logging.getLogger(__name__)

@@ -19,19 +19,12 @@ from flashruntime.checkpoint.manifest import seal, step_name, unseal
 from flashruntime.checkpoint.store import Rejection, load_manifest, steps
 from flashruntime.errors import CheckpointError, InvalidInput, Superseded
 from flashruntime.protocol.base import NodeId, OpenModel
-from flashruntime.protocol.checkpoints import Manifest, Step
+from flashruntime.protocol.checkpoints import Manifest, TakenOver
 
 LINEAGE = ".lineage"
 MAX_ENTRY_BYTES = 64 * 1024
 _ENTRY_NAME = re.compile(r"([0-9]{6,})\.json")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-
-
-class TakenOver(OpenModel):
-    """The checkpoint that an attempt starts from."""
-
-    step: Step
-    manifest_id: str
 
 
 class Entry(OpenModel):

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
+from flashruntime.leases.memory_checkpoints import MemoryCheckpoints
 from flashruntime.leases.record import (
     ClaimQuery,
     EventRow,
@@ -38,10 +39,11 @@ class _Sorted:
             del self.items[at]
 
 
-class MemoryStore:
+class MemoryStore(MemoryCheckpoints):
     """Holds everything in dictionaries and ordered indexes; a failed transaction is undone."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._jobs: dict[str, JobRow] = {}
         self._specs: dict[str, str] = {}
         self._job_order: list[str] = []

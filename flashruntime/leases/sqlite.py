@@ -159,7 +159,8 @@ def _ensure_schema(db: sqlite3.Connection, path: Path) -> None:
         raise StoreUnavailable(f"{path} is another program's database: choose another path")
     (version,) = db.execute("SELECT max(version) FROM schema_version").fetchone()
     while version in UPGRADES:
-        db.execute(UPGRADES[version])
+        for statement in UPGRADES[version].split(";"):
+            db.execute(statement)
         version += 1
         db.execute("UPDATE schema_version SET version=?", (version,))
     if version != SCHEMA_VERSION:

@@ -84,13 +84,17 @@ def task_values(task: TaskRow) -> Values:
         task.reason,
         None if task.result is None else _result_json(task.result),
         task.same_run,
+        task.suspect_step,
+        task.failed_resume,
+        task.high_step,
+        task.recomputed,
     )
 
 
 def task_row(values: Values) -> TaskRow:
     """Return a task from all columns of `tasks`."""
     result = None if values[17] is None else _result(values[17])
-    converted: Values = (*values[:4], TaskState(values[4]), *values[5:17], result, values[18])
+    converted: Values = (*values[:4], TaskState(values[4]), *values[5:17], result, *values[18:])
     return TaskRow(*converted)
 
 
@@ -129,6 +133,8 @@ def lease_values(lease: LeaseRow) -> Values:
         lease.metrics_json,
         json.dumps(lease.refused),
         None if lease.decision is None else dump_model(lease.decision),
+        lease.resumed_from,
+        lease.checkpoint_step,
     )
 
 
@@ -136,7 +142,8 @@ def lease_row(values: Values) -> LeaseRow:
     """Return a lease from all columns of `leases`."""
     decision = None if values[14] is None else Decision.model_validate_json(values[14])
     refused = tuple(json.loads(values[13]))
-    converted: Values = (*values[:7], LeaseState(values[7]), *values[8:13], refused, decision)
+    state, told = LeaseState(values[7]), values[15:]
+    converted: Values = (*values[:7], state, *values[8:13], refused, decision, *told)
     return LeaseRow(*converted)
 
 

@@ -1,10 +1,63 @@
 """Tables and indexes of the SQLite ledger."""
 
-SCHEMA_VERSION = 2
-# What leads from each older version to the one after it.
-UPGRADES = {1: "ALTER TABLE tasks ADD COLUMN same_run INTEGER NOT NULL DEFAULT 0"}
+SCHEMA_VERSION = 3
 
-SCHEMA = """
+_CHECKPOINTS = """
+CREATE TABLE checkpoints (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    task_id TEXT NOT NULL,
+    manifest_id TEXT NOT NULL,
+    job_id TEXT NOT NULL,
+    lease_id TEXT NOT NULL,
+    attempt_number INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    size_bytes INTEGER NOT NULL,
+    parts INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    committed_at TEXT NOT NULL,
+    set_aside TEXT,
+    manifest TEXT
+);
+CREATE UNIQUE INDEX checkpoints_by_id ON checkpoints (task_id, manifest_id);
+CREATE INDEX checkpoints_of_task ON checkpoints (task_id, step);
+
+CREATE TABLE part_references (
+    sha256 TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    size_bytes INTEGER NOT NULL,
+    reserved INTEGER NOT NULL,
+    PRIMARY KEY (sha256, task_id, owner)
+) WITHOUT ROWID;
+CREATE INDEX part_references_of_task ON part_references (task_id, owner);
+CREATE INDEX part_references_reserved ON part_references (task_id) WHERE reserved = 1;
+
+CREATE TABLE successions (
+    task_id TEXT NOT NULL,
+    attempt_number INTEGER NOT NULL,
+    lease_id TEXT NOT NULL,
+    step INTEGER,
+    manifest_id TEXT,
+    PRIMARY KEY (task_id, attempt_number)
+) WITHOUT ROWID;
+"""
+
+# What leads from each older version to the one after it; statements end with a semicolon.
+UPGRADES = {
+    1: "ALTER TABLE tasks ADD COLUMN same_run INTEGER NOT NULL DEFAULT 0",
+    2: """
+    ALTER TABLE tasks ADD COLUMN suspect_step INTEGER;
+    ALTER TABLE tasks ADD COLUMN failed_resume INTEGER;
+    ALTER TABLE tasks ADD COLUMN high_step INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE tasks ADD COLUMN recomputed INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE leases ADD COLUMN resumed_from INTEGER;
+    ALTER TABLE leases ADD COLUMN checkpoint_step INTEGER;
+    """
+    + _CHECKPOINTS,
+}
+
+SCHEMA = (
+    """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
 
 CREATE TABLE jobs (
@@ -48,7 +101,11 @@ CREATE TABLE tasks (
     last_failure TEXT,
     reason TEXT,
     result TEXT,
-    same_run INTEGER NOT NULL DEFAULT 0
+    same_run INTEGER NOT NULL DEFAULT 0,
+    suspect_step INTEGER,
+    failed_resume INTEGER,
+    high_step INTEGER NOT NULL DEFAULT 0,
+    recomputed INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX tasks_of_job ON tasks (job_seq, idx);
 CREATE INDEX tasks_ready ON tasks (job_seq, idx)
@@ -75,7 +132,9 @@ CREATE TABLE leases (
     step INTEGER,
     metrics TEXT,
     refused TEXT NOT NULL,
-    decision TEXT
+    decision TEXT,
+    resumed_from INTEGER,
+    checkpoint_step INTEGER
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX leases_of_claim ON leases (node_id, claim_id) WHERE claim_id IS NOT NULL;
 CREATE INDEX leases_deadline ON leases (deadline_ns, lease_id) WHERE state = 'LIVE';
@@ -113,3 +172,5 @@ CREATE TABLE nodes (
     registration TEXT NOT NULL
 ) WITHOUT ROWID;
 """
+    + _CHECKPOINTS
+)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from flashruntime.leases.checkpoint_tables import CheckpointTables
 from flashruntime.leases.record import (
     ClaimQuery,
     EventRow,
@@ -15,7 +16,7 @@ from flashruntime.leases.record import (
 )
 
 
-class Transaction(Protocol):
+class Transaction(CheckpointTables, Protocol):
     """Operations of one transaction; each lookup costs at most the logarithm of what is stored."""
 
     def add_job(self, job: JobRow, spec_json: str) -> JobRow:
