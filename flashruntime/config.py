@@ -9,6 +9,7 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -43,6 +44,14 @@ class CoordinatorSettings:
         )
 
 
+class Relaying(StrEnum):
+    """Whether checkpoints go through the coordinator's store."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """Who a worker is, whom it works for, and where it keeps files.
@@ -55,6 +64,7 @@ class WorkerSettings:
     work_dir: Path
     node_id: str
     notice_s: float = DEFAULT_NOTICE_S
+    checkpoint_relay: Relaying = Relaying.AUTO
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "WorkerSettings":
@@ -65,6 +75,7 @@ class WorkerSettings:
             work_dir=_path(env, "FLASHML_WORK_DIR", "work"),
             node_id=_node_id(env),
             notice_s=_seconds(env, "FLASHML_NOTICE_S", DEFAULT_NOTICE_S),
+            checkpoint_relay=_relaying(env),
         )
 
 
@@ -118,6 +129,16 @@ def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
             f"{name}={text!r} must be a number of seconds, 0 or more; set it to e.g. {default:g}"
         )
     return float(text)
+
+
+def _relaying(env: Mapping[str, str]) -> Relaying:
+    text = env.get("FLASHML_CHECKPOINT_RELAY") or Relaying.AUTO
+    try:
+        return Relaying(text)
+    except ValueError:
+        raise ConfigError(
+            f"FLASHML_CHECKPOINT_RELAY={text!r} must be auto, on or off; unset it for auto"
+        ) from None
 
 
 def _node_id(env: Mapping[str, str]) -> str:

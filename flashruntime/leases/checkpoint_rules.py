@@ -12,19 +12,17 @@ from flashruntime.leases.jsontext import clean
 from flashruntime.leases.ledger import attempt, wanted_job
 from flashruntime.leases.record import LeaseRow, LeaseState, TaskRow
 from flashruntime.leases.store import Transaction
-from flashruntime.protocol.checkpoints import CheckpointRecord, Manifest, Succession, TakenOver
+from flashruntime.protocol.checkpoints import (
+    CheckpointRecord,
+    Manifest,
+    Succession,
+    TakenOver,
+    TaskName,
+)
 
 _INDEX = re.compile(r"[0-9]{1,9}")
 _MANIFEST_ID = re.compile(r"(?!lease-)[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _OPEN = {LeaseState.LIVE, LeaseState.LAPSED}
-
-
-@dataclass(frozen=True, slots=True)
-class TaskName:
-    """A task as a path names it: by its job, and by its index there or its own id."""
-
-    job_id: str
-    task: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class Offer:
 class Found:
     """The newest checkpoint of a task, with the manifest that names its parts."""
 
-    row: CheckpointRow
+    record: CheckpointRecord
     manifest_json: str
 
 

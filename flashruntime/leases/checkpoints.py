@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from flashruntime.errors import Conflict, FlashError, NotFound
 from flashruntime.leases import checkpoint_rules as rules
 from flashruntime.leases import progress, transitions
-from flashruntime.leases.checkpoint_rules import Found, Offer, TaskName
+from flashruntime.leases.checkpoint_rules import Found, Offer
 from flashruntime.leases.checkpoint_tables import CheckpointRow, SuccessionRow
 from flashruntime.leases.jsontext import clean
 from flashruntime.leases.ledger import Ledger, newest_lease
@@ -27,6 +27,7 @@ from flashruntime.protocol.checkpoints import (
     Manifest,
     PartSize,
     TakenOver,
+    TaskName,
 )
 from flashruntime.protocol.events import EventType
 
@@ -162,7 +163,7 @@ class CheckpointCatalogue(Ledger):
             task = rules.wanted_task(tx, name)
             for row in tx.checkpoints(task.task_id):
                 if row.set_aside is None and row.manifest_id not in skip:
-                    return Found(row, tx.manifest_json(task.task_id, row.manifest_id))
+                    return Found(rules.record(row), tx.manifest_json(task.task_id, row.manifest_id))
         return None
 
     def checkpoint_state(self, name: TaskName) -> LatestCheckpoint:

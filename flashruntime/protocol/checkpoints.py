@@ -1,5 +1,6 @@
 """Checkpoints: the manifest as it lies on disk and travels, and the coordinator's catalogue."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -47,6 +48,14 @@ class Manifest(OpenModel):
                 "part keys must differ in more than case, and none may be 'manifest.json'"
             )
         return parts
+
+
+@dataclass(frozen=True, slots=True)
+class TaskName:
+    """A task as a path names it: by its job, and by its index there or its own id."""
+
+    job_id: str
+    task: str
 
 
 class TakenOver(OpenModel):

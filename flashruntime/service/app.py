@@ -20,7 +20,7 @@ from flashruntime.errors import FlashError
 from flashruntime.service import jsonlog
 from flashruntime.service.core import Core
 from flashruntime.service.errors import add_handlers
-from flashruntime.service.routes import artifacts, health, jobs, leases, nodes
+from flashruntime.service.routes import artifacts, checkpoints, health, jobs, leases, nodes
 from flashruntime.service.services import Services
 from flashruntime.service.sweeper import Sweeper
 
@@ -67,7 +67,7 @@ def create_app() -> FastAPI:
     """Assemble the application; it reads its settings when it starts."""
     app = FastAPI(title="flashruntime coordinator", version="v1alpha1", lifespan=lifespan)
     app.router.redirect_slashes = False
-    for part in (jobs, nodes, leases, artifacts):
+    for part in (jobs, nodes, leases, artifacts, checkpoints):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(health.router)
     add_handlers(app)

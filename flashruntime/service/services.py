@@ -22,6 +22,7 @@ from flashruntime.protocol.tasks import (
     TaskState,
 )
 from flashruntime.service.blobs import check_size
+from flashruntime.service.checkpoints import Checkpoints
 from flashruntime.service.core import Core
 from flashruntime.service.expand import expand
 from flashruntime.service.waiting import first_of
@@ -43,6 +44,7 @@ class Services:
         self.jobs = Jobs(core)
         self.attempts = Attempts(core)
         self.artifacts = Artifacts(core)
+        self.checkpoints = Checkpoints(core)
 
 
 class Jobs:

@@ -20,6 +20,7 @@ from flashruntime.worker.control import AttemptControl, NoticeOver, StopRequest
 from flashruntime.worker.heartbeat import Heartbeat
 from flashruntime.worker.output import OutputShipper
 from flashruntime.worker.ports import Tools
+from flashruntime.worker.relay import Relay
 from flashruntime.worker.workspace import Workspace
 
 LOST_GRACE_S = 0.5
@@ -59,6 +60,8 @@ class Execution:
         self._stop = stop
         self._control = AttemptControl(stop)
         self._placed: dict[str, Placed] = {}
+        self._checkpoints = settings.checkpoint_root / check_key(f"{lease.job_id}/{lease.task_id}")
+        self._relay = Relay(lease, self._checkpoints, self._control, tools.checkpoints)
 
     def run(self) -> None:
         """Run to the report, or to the moment at which there is nothing left to report."""
@@ -70,6 +73,7 @@ class Execution:
             )
             output = OutputShipper(lease.lease_id, self._tools.client, control, self._workspace.log)
             stack.enter_context(output)
+            stack.enter_context(self._relay)
             try:
                 self._report(self._attempt(), output)
             except Superseded as error:
@@ -86,6 +90,7 @@ class Execution:
             evidence = self._run_process()
             if evidence.ended_by is EndedBy.EXIT and evidence.exit_code == 0:
                 return self._result()
+            self._relay.finish()
             return evidence
         except (Superseded, NoticeOver):
             raise
@@ -104,6 +109,8 @@ class Execution:
             )
         except (NotFound, ArtifactCorrupt, InvalidInput, FileExistsError) as error:
             return Evidence(ended_by=EndedBy.BAD_INPUTS, message=str(error))
+        self._checkpoints.mkdir(parents=True, exist_ok=True)
+        self._relay.fetch()
         if self._stop.requested:
             return Evidence(ended_by=EndedBy.STOPPED, message="stopped before it started")
         return None
@@ -130,17 +137,16 @@ class Execution:
             update={
                 "step": done.step,
                 "checkpoint_step": done.checkpoint_step,
+                "resumed_from": done.resumed_from,
                 "ranks": torchrun.ranks_of(self._lease.payload.command or ()),
             }
         )
 
     def _spec(self) -> LaunchSpec:
         lease, workspace = self._lease, self._workspace
-        checkpoints = self._settings.checkpoint_root / check_key(f"{lease.job_id}/{lease.task_id}")
-        checkpoints.mkdir(parents=True, exist_ok=True)
         given = {
             "FLASHML_OUTPUT_DIR": str(workspace.output),
-            "FLASHML_CKPT_DIR": str(checkpoints),
+            "FLASHML_CKPT_DIR": str(self._checkpoints),
             "FLASHML_CKPT_KEEP": str(lease.payload.checkpoint.keep),
             "FLASHML_JOB_ID": lease.job_id,
             "FLASHML_ATTEMPT_ID": lease.lease_id,
@@ -149,6 +155,8 @@ class Execution:
             "FLASHML_ERROR_FILE": str(workspace.error_file),
             torchrun.ERROR_FILE_VARIABLE: str(workspace.torchrun_error_file),
         }
+        if lease.suspect_step is not None:
+            given["FLASHML_SUSPECT_STEP"] = str(lease.suspect_step)
         return LaunchSpec(
             argv=tuple(lease.payload.command or ()),
             cwd=workspace.files,

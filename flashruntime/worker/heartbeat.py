@@ -70,8 +70,11 @@ class Heartbeat:
                 self._warn("heartbeat_failed", error)
 
     def _beat(self, client: Coordinator) -> None:
-        step = read_progress(self._step_file).step
-        client.heartbeat(self._lease.lease_id, HeartbeatRequest(step=step))
+        told = read_progress(self._step_file)
+        beat = HeartbeatRequest(
+            step=told.step, resumed_from=told.resumed_from, checkpoint_step=told.checkpoint_step
+        )
+        client.heartbeat(self._lease.lease_id, beat)
 
     def _warn(self, event: str, error: Exception) -> None:
         events.warning(event, lease_id=self._lease.lease_id, error=str(error))
