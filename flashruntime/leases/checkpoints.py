@@ -10,14 +10,14 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
-from flashruntime.errors import Conflict, FlashError, NotFound
+from flashruntime.errors import Conflict, FlashError, NotFound, Superseded
 from flashruntime.leases import checkpoint_rules as rules
 from flashruntime.leases import progress, transitions
 from flashruntime.leases.checkpoint_rules import Found, Offer
 from flashruntime.leases.checkpoint_tables import CheckpointRow, SuccessionRow
 from flashruntime.leases.jsontext import clean
 from flashruntime.leases.ledger import Ledger, newest_lease
-from flashruntime.leases.record import LeaseRow, TaskRow
+from flashruntime.leases.record import LeaseRow, LeaseState, TaskRow
 from flashruntime.leases.store import Transaction
 from flashruntime.protocol.checkpoints import (
     CheckpointPage,
@@ -203,7 +203,7 @@ class CheckpointCatalogue(Ledger):
             reported_step=reported,
             checkpoint_step=at,
             stored=stored is not None,
-            would_recompute=max(0, (reported or 0) - (at or 0)),
+            would_recompute=0 if task.state.terminal else max(0, (reported or 0) - (at or 0)),
             recomputed=task.recomputed + progress.recomputed(task, lease),
         )
 
@@ -231,8 +231,13 @@ class CheckpointCatalogue(Ledger):
     def _fenced(
         self, tx: Transaction, task: TaskRow, lease: LeaseRow, about: dict[str, JsonValue]
     ) -> FlashError:
-        """Record the call of an attempt that no longer holds its task; return what to raise."""
+        """Record the call of an attempt that no longer holds its task; return what to raise.
+
+        One that has completed is late, but nobody's successor: that is no event.
+        """
         call = "checkpoint"
+        if lease.state is LeaseState.COMPLETED:
+            return Superseded(f"lease {lease.lease_id} has completed, its checkpoints are closed")
         data: dict[str, JsonValue] = {"call": call, "lease_state": lease.state.value}
         lease = self._reject(tx, lease, call, {**about, **data})
         return self._refuse(tx, task, lease, call)

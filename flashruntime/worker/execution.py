@@ -89,6 +89,7 @@ class Execution:
                 return problem
             evidence = self._run_process()
             if evidence.ended_by is EndedBy.EXIT and evidence.exit_code == 0:
+                self._relay.close()
                 return self._result()
             self._relay.finish()
             return evidence

@@ -49,6 +49,7 @@ POLL_S = 0.5
 MAX_TRIES = 3
 MAX_SKIPPED = 50
 MAX_FINISH_S = 30.0
+MAX_CLOSE_S = 1.0
 SHARE_OF_NOTICE = 0.5
 NICE = 10
 
@@ -81,8 +82,14 @@ class Relay:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up what is under way; after success nothing needs a checkpoint any more."""
         self._closed.set()
         self._wanted.set()
+        if self._thread.ident is not None:
+            self._done.wait(MAX_CLOSE_S)
 
     def fetch(self) -> None:
         """Bring the task's newest checkpoint into the tree, then watch for new ones.
@@ -165,6 +172,8 @@ class Relay:
         delays, wait_s = delays_s(), POLL_S
         while not self._closed.is_set():
             last = self._wanted.wait(wait_s)
+            if self._closed.is_set():
+                return
             try:
                 self._send_new(calls)
                 if last:
