@@ -164,7 +164,7 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex, CheckpointCatalogue):
                 lease = progress.told(
                     lease, request.step, request.resumed_from, request.checkpoint_step
                 )
-                change = transitions.renew(task, lease, now_ns, request.step, metrics_json)
+                change = transitions.renew(task, lease, now_ns, None, metrics_json)
                 self._apply(tx, task, change)
                 return views.lease_status(change.lease or lease, self._clock.utc_now())
             refusal = self._refuse(tx, task, lease, "heartbeat")

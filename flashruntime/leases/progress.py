@@ -9,6 +9,8 @@ def told(
     lease: LeaseRow, step: int | None, resumed_from: int | None, checkpoint_step: int | None
 ) -> LeaseRow:
     """Return a lease with what its holder states; what it leaves out stays as it was."""
+    if step is None and resumed_from is None and checkpoint_step is None:
+        return lease
     return replace(
         lease,
         step=lease.step if step is None else step,

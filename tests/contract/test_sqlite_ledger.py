@@ -19,8 +19,9 @@ import pytest
 from flashruntime.clock import SystemClock
 from flashruntime.errors import StoreLocked, StoreUnavailable
 from flashruntime.leases.manager import LeaseManager
-from flashruntime.leases.record import NodeRow, ObjectRow, Submission
+from flashruntime.leases.record import NodeRow, ObjectRow, Submission, TaskRow
 from flashruntime.leases.sqlite import LOCK_NAME, SqliteStore
+from flashruntime.leases.sqlite_schema import SCHEMA_VERSION
 from flashruntime.protocol.failures import Decision, FailureClass, RecoveryAction
 from flashruntime.protocol.jobs import JobSpec
 from flashruntime.protocol.tasks import (
@@ -367,17 +368,48 @@ def _call(manager: LeaseManager, call: str, lease_id: str, key: str, dead: str) 
         assert not manager.complete(dead, CompleteRequest()).accepted
 
 
-def test_a_ledger_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite3"
-    SqliteStore(path).close()
-    _run_sql(path, "ALTER TABLE tasks DROP COLUMN same_run")
-    _run_sql(path, "INSERT INTO tasks VALUES ('t', 'j', 1, 0, 'PENDING', NULL, NULL, 0, 2, 0, 0,"
-                   " -1, 0, 0, NULL, NULL, NULL, NULL)")  # fmt: skip
-    _run_sql(path, "UPDATE schema_version SET version = 1")
+OLD_TASK = """INSERT INTO tasks
+    (task_id, job_id, job_seq, idx, state, attempts, errors, losses, loss_run, best_step,
+    not_before_ns, backoff_ns) VALUES ('t', 'j', 1, 0, 'PENDING', 0, 2, 0, 0, -1, 0, 0)"""
+# What each version has brought: statements that lead back to the one before it.
+NEWS = {
+    3: [
+        *(f"ALTER TABLE tasks DROP COLUMN {name}" for name in
+          ("suspect_step", "failed_resume", "high_step", "recomputed")),
+        *(f"ALTER TABLE leases DROP COLUMN {name}" for name in
+          ("resumed_from", "checkpoint_step")),
+        *(f"DROP TABLE {name}" for name in ("checkpoints", "part_references", "successions")),
+    ],
+    2: ["ALTER TABLE tasks DROP COLUMN same_run"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+def test_a_ledger_of_each_version_before_is_brought_up_to_date(
+    tmp_path: Path, version: int
+) -> None:
+    """Whatever its version was, it ends with the tables of a new one."""
+    path, new = tmp_path / "ledger.sqlite3", tmp_path / "new" / "ledger.sqlite3"
+    for each in (path, new):
+        SqliteStore(each).close()
+    for newer in range(SCHEMA_VERSION, version, -1):
+        for statement in NEWS[newer]:
+            _run_sql(path, statement)
+    _run_sql(path, OLD_TASK)
+    _run_sql(path, f"UPDATE schema_version SET version = {version}")  # noqa: S608 (a number)
     for _ in range(2):
         store = SqliteStore(path)
         with store.transaction() as tx:
             task = tx.task("t")
+            assert tx.checkpoints("t") == []
         store.close()
-        assert task is not None
-        assert (task.errors, task.same_run) == (2, 0)
+        assert task == TaskRow("t", "j", 1, 0, errors=2)
+    assert _columns(path) == _columns(new)
+
+
+def _columns(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    db = sqlite3.connect(path)
+    names = [name for (name,) in db.execute("SELECT name FROM sqlite_master ORDER BY name")]
+    found = {name: db.execute(f"PRAGMA table_xinfo('{name}')").fetchall() for name in names}
+    db.close()
+    return found

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,8 @@ def test_a_kill_at_any_call_leaves_a_tree_that_can_be_brought_up_again(
         number += 1
         tree = Tree(tmp_path / f"ckpt-{number}")
         tree.root.mkdir()
-        called = killed_at_call(number, lambda: elsewhere.bring(tree.root, 10, FIRST)) or ""
-        elsewhere.bring(tree.root, 10, FIRST)
+        bring = partial(elsewhere.bring, tree.root, 10, FIRST)
+        called = killed_at_call(number, bring) or ""
+        bring()
         assert resumed(tree, 1) == 10, called
     assert number > 12

@@ -1,11 +1,13 @@
 """The catalogue against a model of one chain: attempts come, lapse, come back late and restart."""
 
+from contextlib import suppress
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashruntime.errors import FlashError
+from flashruntime.leases.checkpoint_rules import Offer
 from flashruntime.leases.memory import MemoryStore
 from flashruntime.protocol.checkpoints import TakenOver
 from tests.unit.leases.conftest import World
@@ -77,18 +79,14 @@ class Play:
             self.announced.clear()
 
     def offer(self, lease: Any, found: Any, took: Any) -> None:
-        from flashruntime.leases.checkpoint_rules import Offer
-
         offer = Offer(found, found.model_dump_json(), took)
         self.world.manager.commit_checkpoint(TASK, lease.lease_id, offer)
 
     def zombie(self, step: int) -> None:
         for lease in self.zombies:
             before = self.catalogue.steps()
-            try:
+            with suppress(FlashError):
                 self.offer(lease, manifest(lease, step), None)
-            except FlashError:
-                pass
             assert self.catalogue.steps() == before
 
     def announce(self, step: int) -> None:
