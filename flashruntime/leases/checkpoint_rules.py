@@ -36,6 +36,14 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
+class Committed:
+    """A checkpoint that was added, and the parts that no checkpoint needs since."""
+
+    record: CheckpointRecord
+    freed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """The newest checkpoint of a task, with the manifest that names its parts."""
 
@@ -103,27 +111,26 @@ def contradiction(
     return None
 
 
-def leave_chain(
+def outside_chain(
     tx: Transaction, task: TaskRow, lease: LeaseRow, taken: TakenOver | None
 ) -> list[str]:
-    """Remove what other attempts committed beyond what this one took over; return the ids."""
+    """Return the ids of what other attempts committed beyond what this one took over."""
     cap = -1 if taken is None else taken.step
-    left = [
+    return [
         row.manifest_id
         for row in tx.checkpoints(task.task_id)
         if row.lease_id != lease.lease_id and row.set_aside is None and row.step > cap
     ]
-    for manifest_id in left:
-        tx.remove_checkpoint(task.task_id, manifest_id)
-    return left
 
 
-def retain(tx: Transaction, task: TaskRow, step: int) -> None:
-    """Keep the committed step and the keep - 1 before it, as in a tree; later ones stay."""
+def surplus(tx: Transaction, task: TaskRow, step: int) -> list[str]:
+    """Return what retention drops: it keeps the committed step and the `keep` - 1 before it.
+
+    As in a tree, later steps are left alone.
+    """
     keep = views.payload(tx.payload_json(task.task_id)).checkpoint.keep
     rows = [r for r in tx.checkpoints(task.task_id) if r.set_aside is None and r.step <= step]
-    for row in rows[keep:]:
-        tx.remove_checkpoint(task.task_id, row.manifest_id)
+    return [row.manifest_id for row in rows[keep:]]
 
 
 def record(row: CheckpointRow) -> CheckpointRecord:

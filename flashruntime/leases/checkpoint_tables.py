@@ -64,12 +64,12 @@ class CheckpointTables(Protocol):
         """Insert a checkpoint, with a reference to each of its parts."""
         ...
 
-    def set_checkpoint_aside(self, task_id: str, manifest_id: str, reason: str) -> None:
-        """Keep the row with a reason; drop manifest and references."""
+    def set_checkpoint_aside(self, task_id: str, manifest_id: str, reason: str) -> list[str]:
+        """Keep the row with a reason; drop manifest and references, and return these."""
         ...
 
-    def remove_checkpoint(self, task_id: str, manifest_id: str) -> None:
-        """Remove a checkpoint and its references."""
+    def remove_checkpoint(self, task_id: str, manifest_id: str) -> list[str]:
+        """Remove a checkpoint and its references, and return these."""
         ...
 
     def add_succession(self, row: SuccessionRow) -> None:
@@ -104,6 +104,13 @@ class CheckpointTables(Protocol):
         """Return whether anything refers to a part."""
         ...
 
-    def forget_checkpoints(self, job_id: str) -> None:
-        """Remove all of this for the tasks of a job."""
+    def tasks_with_part(self, sha256: str, limit: int) -> list[str]:
+        """Return tasks that refer to a part."""
+        ...
+
+    def forget_checkpoints(self, job_id: str, limit: int) -> list[str] | None:
+        """Remove some of this for the tasks of a job; None when nothing is left.
+
+        Returns the digests of the references that are gone.
+        """
         ...

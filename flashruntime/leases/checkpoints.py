@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from flashruntime.errors import Conflict, FlashError, NotFound, Superseded
 from flashruntime.leases import checkpoint_rules as rules
 from flashruntime.leases import progress, transitions
-from flashruntime.leases.checkpoint_rules import Found, Offer
+from flashruntime.leases.checkpoint_rules import Committed, Found, Offer
 from flashruntime.leases.checkpoint_tables import CheckpointRow, SuccessionRow
 from flashruntime.leases.jsontext import clean
 from flashruntime.leases.ledger import Ledger, newest_lease
@@ -63,7 +63,7 @@ class CheckpointCatalogue(Ledger):
             refusal = self._fenced(tx, task, lease, {})
         raise refusal
 
-    def commit_checkpoint(self, name: TaskName, lease_id: str, offer: Offer) -> CheckpointRecord:
+    def commit_checkpoint(self, name: TaskName, lease_id: str, offer: Offer) -> Committed:
         """Add a checkpoint to the catalogue; repeated, the first answer is given.
 
         Conflict or Superseded, each recorded as CHECKPOINT_REJECTED, with nothing changed.
@@ -73,12 +73,12 @@ class CheckpointCatalogue(Ledger):
             task, lease = rules.named(tx, name, lease_id)
             known = rules.recorded_before(tx, task, lease, offer)
             if known is not None:
-                return rules.record(known)
+                return Committed(rules.record(known))
             about = rules.about(offer)
             if rules.may_commit(task, lease):
                 problem = offer.problem or rules.contradiction(tx, task, lease, offer.manifest)
                 if problem is None and offer.manifest is not None:
-                    return rules.record(self._commit(tx, task, lease, offer.manifest, offer))
+                    return self._commit(tx, task, lease, offer.manifest, offer)
                 words = clean(problem or "there is no manifest")[:MAX_REASON]
                 self._reject(tx, lease, "checkpoint_bytes", {**about, "reason": words})
                 refusal = Conflict(words)
@@ -88,9 +88,9 @@ class CheckpointCatalogue(Ledger):
 
     def _commit(
         self, tx: Transaction, task: TaskRow, lease: LeaseRow, manifest: Manifest, offer: Offer
-    ) -> CheckpointRow:
+    ) -> Committed:
         """Add, drop what left the chain and what retention no longer keeps, and tell."""
-        left = rules.leave_chain(tx, task, lease, offer.takes_over)
+        left = rules.outside_chain(tx, task, lease, offer.takes_over)
         taken = offer.takes_over
         step, manifest_id = (taken.step, taken.manifest_id) if taken else (None, None)
         number, lease_id = lease.attempt_number, lease.lease_id
@@ -110,11 +110,16 @@ class CheckpointCatalogue(Ledger):
         parts = [PartSize(sha256=p.sha256, size_bytes=p.size_bytes) for p in manifest.parts]
         tx.add_checkpoint(row, offer.manifest_json, parts)
         tx.release_parts(task.task_id)
-        rules.retain(tx, task, row.step)
+        dropped: set[str] = set()
+        for gone in left:
+            dropped.update(tx.remove_checkpoint(task.task_id, gone))
+        for gone in rules.surplus(tx, task, row.step):
+            dropped.update(tx.remove_checkpoint(task.task_id, gone))
         data = {**rules.about(offer), "size_bytes": row.size_bytes, "parts": row.parts}
         data |= {"takes_over": step, "left_chain": list[JsonValue](left)}
         self._append(tx, [transitions.event(EventType.CHECKPOINT_MANIFEST_COMMITTED, lease, data)])
-        return row
+        freed = tuple(sha256 for sha256 in sorted(dropped) if not tx.is_referenced(sha256))
+        return Committed(rules.record(row), freed)
 
     def set_checkpoint_aside(
         self, name: TaskName, lease_id: str, manifest_id: str, reason: str

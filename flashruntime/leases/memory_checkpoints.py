@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TypeVar
 
 from flashruntime.leases.checkpoint_tables import CheckpointRow, SuccessionRow
@@ -60,25 +61,27 @@ class MemoryCheckpoints:
         self._set(self._manifests, (row.task_id, row.manifest_id), manifest_json)
         self._refer(row.task_id, [_Reference(row.manifest_id, part) for part in parts])
 
-    def set_checkpoint_aside(self, task_id: str, manifest_id: str, reason: str) -> None:
-        """Keep the row with a reason; drop manifest and references."""
+    def set_checkpoint_aside(self, task_id: str, manifest_id: str, reason: str) -> list[str]:
+        """Keep the row with a reason; drop manifest and references, and return these."""
         rows = tuple(
             replace(row, set_aside=reason) if row.manifest_id == manifest_id else row
             for row in self._checkpoints.get(task_id, ())
         )
         self._set(self._checkpoints, task_id, rows)
-        self._drop_bytes(task_id, manifest_id)
+        return self._drop_bytes(task_id, manifest_id)
 
-    def remove_checkpoint(self, task_id: str, manifest_id: str) -> None:
-        """Remove a checkpoint and its references."""
+    def remove_checkpoint(self, task_id: str, manifest_id: str) -> list[str]:
+        """Remove a checkpoint and its references, and return these."""
         rows = self._checkpoints.get(task_id, ())
         left = tuple(row for row in rows if row.manifest_id != manifest_id)
         self._set(self._checkpoints, task_id, left)
-        self._drop_bytes(task_id, manifest_id)
+        return self._drop_bytes(task_id, manifest_id)
 
-    def _drop_bytes(self, task_id: str, owner: str) -> None:
+    def _drop_bytes(self, task_id: str, owner: str) -> list[str]:
         self._set(self._manifests, (task_id, owner), None)
+        dropped = [each for each in self._references.get(task_id, ()) if each.owner == owner]
         self._keep(task_id, lambda reference: reference.owner != owner)
+        return [each.part.sha256 for each in dropped]
 
     def add_succession(self, row: SuccessionRow) -> None:
         """Insert what an attempt took over, unless it is known."""
@@ -129,18 +132,28 @@ class MemoryCheckpoints:
     def _digests(self) -> set[str]:
         return {each.part.sha256 for known in self._references.values() for each in known}
 
-    def forget_checkpoints(self, job_id: str) -> None:
-        """Remove all of this for the tasks of a job."""
-        for task_id, rows in list(self._checkpoints.items()):
-            if task_id.rpartition("-")[0] == job_id:
-                for row in rows:
-                    self.remove_checkpoint(task_id, row.manifest_id)
-        for task_id in list(self._references):
-            if task_id.rpartition("-")[0] == job_id:
-                self._set(self._references, task_id, ())
-        for task_id in list(self._successions):
-            if task_id.rpartition("-")[0] == job_id:
-                self._set(self._successions, task_id, ())
+    def tasks_with_part(self, sha256: str, limit: int) -> list[str]:
+        """Return tasks that refer to a part."""
+        found = (
+            task_id
+            for task_id, references in self._references.items()
+            if any(each.part.sha256 == sha256 for each in references)
+        )
+        return list(islice(found, limit))
+
+    def forget_checkpoints(self, job_id: str, limit: int) -> list[str] | None:
+        """Remove some of this for the tasks of a job; None when nothing is left."""
+        for task_id in sorted({*self._checkpoints, *self._references, *self._successions}):
+            references = self._references.get(task_id, ())
+            rows, known = self._checkpoints.get(task_id, ()), self._successions.get(task_id, ())
+            if task_id.rpartition("-")[0] != job_id or not (references or rows or known):
+                continue
+            self._set(self._references, task_id, references[limit:])
+            if not references:
+                self._set(self._checkpoints, task_id, rows[limit:])
+                self._set(self._successions, task_id, known[limit:])
+            return [each.part.sha256 for each in references[:limit]]
+        return None
 
     def _refer(self, task_id: str, added: list[_Reference]) -> None:
         self._set(self._references, task_id, (*self._references.get(task_id, ()), *added))

@@ -159,7 +159,7 @@ def _ensure_schema(db: sqlite3.Connection, path: Path) -> None:
         raise StoreUnavailable(f"{path} is another program's database: choose another path")
     (version,) = db.execute("SELECT max(version) FROM schema_version").fetchone()
     while version in UPGRADES:
-        for statement in UPGRADES[version].split(";"):
+        for statement in UPGRADES[version]:
             db.execute(statement)
         version += 1
         db.execute("UPDATE schema_version SET version=?", (version,))

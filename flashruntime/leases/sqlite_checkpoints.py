@@ -8,6 +8,43 @@ from flashruntime.leases.checkpoint_tables import CheckpointRow, SuccessionRow
 from flashruntime.leases.sqlite_rows import Values
 from flashruntime.protocol.checkpoints import PartSize
 
+CHECKPOINT_TABLES = (
+    """CREATE TABLE checkpoints (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    task_id TEXT NOT NULL,
+    manifest_id TEXT NOT NULL,
+    job_id TEXT NOT NULL,
+    lease_id TEXT NOT NULL,
+    attempt_number INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    size_bytes INTEGER NOT NULL,
+    parts INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    committed_at TEXT NOT NULL,
+    set_aside TEXT,
+    manifest TEXT
+)""",
+    "CREATE UNIQUE INDEX checkpoints_by_id ON checkpoints (task_id, manifest_id)",
+    "CREATE INDEX checkpoints_of_task ON checkpoints (task_id, step)",
+    """CREATE TABLE part_references (
+    sha256 TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    size_bytes INTEGER NOT NULL,
+    reserved INTEGER NOT NULL,
+    PRIMARY KEY (sha256, task_id, owner)
+) WITHOUT ROWID""",
+    "CREATE INDEX part_references_of_task ON part_references (task_id, owner)",
+    "CREATE INDEX part_references_reserved ON part_references (task_id) WHERE reserved = 1",
+    """CREATE TABLE successions (
+    task_id TEXT NOT NULL,
+    attempt_number INTEGER NOT NULL,
+    lease_id TEXT NOT NULL,
+    step INTEGER,
+    manifest_id TEXT,
+    PRIMARY KEY (task_id, attempt_number)
+) WITHOUT ROWID""",
+)
 _COLUMNS = """task_id, manifest_id, job_id, lease_id, attempt_number, step, size_bytes, parts,
     digest, committed_at, set_aside"""
 _SELECT = f"SELECT {_COLUMNS}, seq FROM checkpoints WHERE task_id=?"  # noqa: S608 (constants)
@@ -19,7 +56,15 @@ _RELEASE = "DELETE FROM part_references WHERE reserved=1 AND task_id=?"
 _RELEASE_ENDED = """DELETE FROM part_references WHERE reserved=1 AND task_id NOT IN (
     SELECT task_id FROM tasks WHERE tasks.task_id=part_references.task_id
     AND state IN ('PENDING','LEASED'))"""
-_OF_JOB = ("checkpoints", "part_references", "successions")
+_SOME_REFERENCES = """SELECT sha256, task_id, owner FROM part_references
+    WHERE task_id>=? AND task_id<? LIMIT ?"""
+_DROP_REFERENCE = "DELETE FROM part_references WHERE sha256=? AND task_id=? AND owner=?"
+_FORGET = (
+    """DELETE FROM checkpoints WHERE seq IN (
+    SELECT seq FROM checkpoints WHERE task_id>=? AND task_id<? LIMIT ?)""",
+    """DELETE FROM successions WHERE (task_id, attempt_number) IN (
+    SELECT task_id, attempt_number FROM successions WHERE task_id>=? AND task_id<? LIMIT ?)""",
+)
 
 
 class SqliteCheckpoints:
@@ -58,21 +103,21 @@ class SqliteCheckpoints:
         rows = [(part.sha256, task_id, owner, part.size_bytes, int(reserved)) for part in parts]
         self._db.executemany(_REFER, rows)
 
-    def set_checkpoint_aside(self, task_id: str, manifest_id: str, reason: str) -> None:
-        """Keep the row with a reason; drop manifest and references."""
+    def set_checkpoint_aside(self, task_id: str, manifest_id: str, reason: str) -> list[str]:
+        """Keep the row with a reason; drop manifest and references, and return these."""
         sql = "UPDATE checkpoints SET set_aside=?, manifest=NULL WHERE task_id=? AND manifest_id=?"
         self._db.execute(sql, (reason, task_id, manifest_id))
-        self._drop_references(task_id, manifest_id)
+        return self._drop_references(task_id, manifest_id)
 
-    def remove_checkpoint(self, task_id: str, manifest_id: str) -> None:
-        """Remove a checkpoint and its references."""
+    def remove_checkpoint(self, task_id: str, manifest_id: str) -> list[str]:
+        """Remove a checkpoint and its references, and return these."""
         sql = "DELETE FROM checkpoints WHERE task_id=? AND manifest_id=?"
         self._db.execute(sql, (task_id, manifest_id))
-        self._drop_references(task_id, manifest_id)
+        return self._drop_references(task_id, manifest_id)
 
-    def _drop_references(self, task_id: str, owner: str) -> None:
-        sql = "DELETE FROM part_references WHERE task_id=? AND owner=?"
-        self._db.execute(sql, (task_id, owner))
+    def _drop_references(self, task_id: str, owner: str) -> list[str]:
+        sql = "DELETE FROM part_references WHERE task_id=? AND owner=? RETURNING sha256"
+        return [str(found[0]) for found in self._db.execute(sql, (task_id, owner)).fetchall()]
 
     def add_succession(self, row: SuccessionRow) -> None:
         """Insert what an attempt took over, unless it is known."""
@@ -115,11 +160,20 @@ class SqliteCheckpoints:
         sql = "SELECT 1 FROM part_references WHERE sha256=? LIMIT 1"
         return self._db.execute(sql, (sha256,)).fetchone() is not None
 
-    def forget_checkpoints(self, job_id: str) -> None:
-        """Remove all of this for the tasks of a job."""
-        for table in _OF_JOB:
-            sql = f"DELETE FROM {table} WHERE task_id>=? AND task_id<?"  # noqa: S608 (constants)
-            self._db.execute(sql, (f"{job_id}-", f"{job_id}."))
+    def forget_checkpoints(self, job_id: str, limit: int) -> list[str] | None:
+        """Remove some of this for the tasks of a job; None when nothing is left."""
+        of_job = (f"{job_id}-", f"{job_id}.", limit)
+        found = self._db.execute(_SOME_REFERENCES, of_job).fetchall()
+        self._db.executemany(_DROP_REFERENCE, found)
+        if found:
+            return [str(values[0]) for values in found]
+        gone = [self._db.execute(sql, of_job).rowcount for sql in _FORGET]
+        return [] if any(gone) else None
+
+    def tasks_with_part(self, sha256: str, limit: int) -> list[str]:
+        """Return tasks that refer to a part."""
+        sql = "SELECT DISTINCT task_id FROM part_references WHERE sha256=? LIMIT ?"
+        return [str(found[0]) for found in self._db.execute(sql, (sha256, limit))]
 
 
 def _row(values: Values) -> CheckpointRow:

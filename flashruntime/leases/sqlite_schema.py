@@ -1,63 +1,24 @@
 """Tables and indexes of the SQLite ledger."""
 
+from flashruntime.leases.sqlite_checkpoints import CHECKPOINT_TABLES
+
 SCHEMA_VERSION = 3
 
-_CHECKPOINTS = """
-CREATE TABLE checkpoints (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,
-    task_id TEXT NOT NULL,
-    manifest_id TEXT NOT NULL,
-    job_id TEXT NOT NULL,
-    lease_id TEXT NOT NULL,
-    attempt_number INTEGER NOT NULL,
-    step INTEGER NOT NULL,
-    size_bytes INTEGER NOT NULL,
-    parts INTEGER NOT NULL,
-    digest TEXT NOT NULL,
-    committed_at TEXT NOT NULL,
-    set_aside TEXT,
-    manifest TEXT
-);
-CREATE UNIQUE INDEX checkpoints_by_id ON checkpoints (task_id, manifest_id);
-CREATE INDEX checkpoints_of_task ON checkpoints (task_id, step);
-
-CREATE TABLE part_references (
-    sha256 TEXT NOT NULL,
-    task_id TEXT NOT NULL,
-    owner TEXT NOT NULL,
-    size_bytes INTEGER NOT NULL,
-    reserved INTEGER NOT NULL,
-    PRIMARY KEY (sha256, task_id, owner)
-) WITHOUT ROWID;
-CREATE INDEX part_references_of_task ON part_references (task_id, owner);
-CREATE INDEX part_references_reserved ON part_references (task_id) WHERE reserved = 1;
-
-CREATE TABLE successions (
-    task_id TEXT NOT NULL,
-    attempt_number INTEGER NOT NULL,
-    lease_id TEXT NOT NULL,
-    step INTEGER,
-    manifest_id TEXT,
-    PRIMARY KEY (task_id, attempt_number)
-) WITHOUT ROWID;
-"""
-
-# What leads from each older version to the one after it; statements end with a semicolon.
-UPGRADES = {
-    1: "ALTER TABLE tasks ADD COLUMN same_run INTEGER NOT NULL DEFAULT 0",
-    2: """
-    ALTER TABLE tasks ADD COLUMN suspect_step INTEGER;
-    ALTER TABLE tasks ADD COLUMN failed_resume INTEGER;
-    ALTER TABLE tasks ADD COLUMN high_step INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE tasks ADD COLUMN recomputed INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE leases ADD COLUMN resumed_from INTEGER;
-    ALTER TABLE leases ADD COLUMN checkpoint_step INTEGER;
-    """
-    + _CHECKPOINTS,
+# What leads from each older version to the one after it, statement by statement.
+UPGRADES: dict[int, tuple[str, ...]] = {
+    1: ("ALTER TABLE tasks ADD COLUMN same_run INTEGER NOT NULL DEFAULT 0",),
+    2: (
+        "ALTER TABLE tasks ADD COLUMN suspect_step INTEGER",
+        "ALTER TABLE tasks ADD COLUMN failed_resume INTEGER",
+        "ALTER TABLE tasks ADD COLUMN high_step INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE tasks ADD COLUMN recomputed INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE leases ADD COLUMN resumed_from INTEGER",
+        "ALTER TABLE leases ADD COLUMN checkpoint_step INTEGER",
+        *CHECKPOINT_TABLES,
+    ),
 }
 
-SCHEMA = (
-    """
+SCHEMA = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
 
 CREATE TABLE jobs (
@@ -171,6 +132,4 @@ CREATE TABLE nodes (
     registered_at TEXT NOT NULL,
     registration TEXT NOT NULL
 ) WITHOUT ROWID;
-"""
-    + _CHECKPOINTS
-)
+""" + ";\n".join(CHECKPOINT_TABLES)

@@ -77,7 +77,8 @@ class Checkpoints:
         """Add a checkpoint to the catalogue if its bytes are here; Conflict, Superseded."""
         core = self._core
         offer = await core.disk(self._offer, request)
-        return await core.ledger(core.manager.commit_checkpoint, name, request.lease_id, offer)
+        call = core.manager.commit_checkpoint
+        return (await core.ledger(call, name, request.lease_id, offer)).record
 
     async def latest(self, name: TaskName, skip: Collection[str]) -> LatestCheckpoint:
         """Return the newest checkpoint whose bytes are here, none of `skip`."""

@@ -78,7 +78,8 @@ def test_a_part_is_needed_as_long_as_anything_names_it(store: LeaseStore) -> Non
         fill(tx)
         assert tx.referenced_parts("", 2) == [A.sha256, B.sha256]
         assert tx.referenced_parts(B.sha256, 2) == [C.sha256]
-        tx.remove_checkpoint(TASK, "y")
+        assert tx.remove_checkpoint(TASK, "y") == [A.sha256, C.sha256]
+        assert tx.tasks_with_part(A.sha256, 5) == [TASK]
         assert not tx.is_referenced(C.sha256)
         tx.set_checkpoint_aside(TASK, "x", "no use")
         assert tx.is_referenced(A.sha256)
@@ -109,7 +110,10 @@ def test_one_job_is_forgotten_and_its_namesakes_are_not(store: LeaseStore) -> No
         fill(tx)
         tx.add_checkpoint(row("other", 10, "job-10-00000"), "{}", [B])
         tx.reserve_parts(TASK, "lease-1", [C])
-        tx.forget_checkpoints("job-1")
+        freed = []
+        while (some := tx.forget_checkpoints("job-1", 2)) is not None:
+            freed += some
+        assert set(freed) == {A.sha256, B.sha256, C.sha256}
         assert seen(tx)[:2] == ([], [])
         assert tx.referenced_parts("", 10) == [B.sha256]
 
@@ -126,7 +130,8 @@ def test_a_failed_transaction_leaves_no_trace_of_checkpoints(store: LeaseStore) 
         tx.add_checkpoint(row("w", 30), "{}", [C])
         tx.add_succession(SuccessionRow(TASK, 3, "lease-3", 20, "y"))
         tx.release_parts(TASK)
-        tx.forget_checkpoints("job-1")
+        for _ in range(9):
+            tx.forget_checkpoints("job-1", 9)
         raise KeyError
 
     with pytest.raises(KeyError), store.transaction() as tx:

@@ -43,12 +43,15 @@ class Catalogue:
 
     def __init__(self, world: Any) -> None:
         self.world = world
+        self.freed: list[str] = []
 
     def commit(self, lease: Lease, step: int, took: tuple[Lease, int] | None = None, **more: Any):
         found = manifest(lease, step, **more)
         taken = took and TakenOver(step=took[1], manifest_id=manifest(*took).manifest_id)
         offer = Offer(found, found.model_dump_json(), taken)
-        return self.world.manager.commit_checkpoint(TASK, lease.lease_id, offer)
+        committed = self.world.manager.commit_checkpoint(TASK, lease.lease_id, offer)
+        self.freed += committed.freed
+        return committed.record
 
     def latest(self, *skip: str) -> int | None:
         found = self.world.manager.newest_checkpoint(TASK, skip)
@@ -191,6 +194,7 @@ def test_retention_keeps_the_newest_and_never_the_last(catalogue: Catalogue) -> 
     assert catalogue.steps() == [40, 30, 20, 5]
     kept = {part(f"own {step}").sha256 for step in (40, 30, 20, 5)} | {part("frozen").sha256}
     assert catalogue.needed() == kept
+    assert catalogue.freed == [part("own 10").sha256], "the frozen part is needed still"
 
 
 def test_a_checkpoint_that_is_set_aside_is_skipped_for_ever(catalogue: Catalogue) -> None:
@@ -239,7 +243,9 @@ def test_a_job_that_is_forgotten_needs_nothing(catalogue: Catalogue) -> None:
     name = TaskName("job-10", "0")
     catalogue.world.manager.announce_parts(name, other.lease_id, [part("x")])
     with catalogue.world.store.transaction() as tx:
-        tx.forget_checkpoints("job-1")
+        assert tx.tasks_with_part(part(f"{lease.lease_id}/10").sha256, 9) == ["job-1-00000"]
+        while tx.forget_checkpoints("job-1", 1) is not None:
+            pass
     assert catalogue.needed() == {part("x").sha256}
     assert catalogue.steps() == []
 
