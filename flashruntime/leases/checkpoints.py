@@ -92,7 +92,7 @@ class CheckpointCatalogue(Ledger):
         """Add, drop what left the chain and what retention no longer keeps, and tell."""
         left = rules.outside_chain(tx, task, lease, offer.takes_over)
         taken = offer.takes_over
-        step, manifest_id = (taken.step, taken.manifest_id) if taken else (None, None)
+        step, manifest_id = (taken.step, clean(taken.manifest_id)) if taken else (None, None)
         number, lease_id = lease.attempt_number, lease.lease_id
         tx.add_succession(SuccessionRow(task.task_id, number, lease_id, step, manifest_id))
         row = CheckpointRow(

@@ -53,7 +53,7 @@ _ADD = f"""INSERT INTO checkpoints ({_COLUMNS}, manifest)
 _ONE = " AND manifest_id=?"
 _REFER = "INSERT OR IGNORE INTO part_references VALUES (?,?,?,?,?)"
 _RELEASE = "DELETE FROM part_references WHERE reserved=1 AND task_id=?"
-_RELEASE_ENDED = """DELETE FROM part_references WHERE reserved=1 AND task_id NOT IN (
+_RELEASE_ENDED = """DELETE FROM part_references WHERE reserved=1 AND task_id>'' AND task_id NOT IN (
     SELECT task_id FROM tasks WHERE tasks.task_id=part_references.task_id
     AND state IN ('PENDING','LEASED'))"""
 _SOME_REFERENCES = """SELECT sha256, task_id, owner FROM part_references

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import httpx
 
-from flashruntime.client import CHUNK_BYTES, PREFIX, CoordinatorClient, _parse, _raise_for
+from flashruntime.client import CHUNK_BYTES, PREFIX, CoordinatorClient, _raise_for
 from flashruntime.errors import ArtifactCorrupt
 from flashruntime.protocol.checkpoints import (
     CheckpointRecord,
@@ -15,7 +15,6 @@ from flashruntime.protocol.checkpoints import (
     LatestCheckpoint,
     Part,
     PartsAnswer,
-    PartSize,
     PartsRequest,
     SetAsideRequest,
     TaskName,
@@ -29,18 +28,15 @@ class CheckpointClient(CoordinatorClient):
         """Announce the parts of the next checkpoint; return the digests to be sent."""
         return self._post(f"{_path(name)}/parts", request, PartsAnswer).missing
 
-    def put_part(
-        self, name: TaskName, lease_id: str, part: Part, content: Iterator[bytes]
-    ) -> PartSize:
+    def put_part(self, name: TaskName, lease_id: str, part: Part, content: Iterator[bytes]) -> None:
         """Send the bytes of an announced part; InvalidInput if they hash to something else."""
-        answer = self._send(
+        self._send(
             "PUT",
             f"{_path(name)}/parts/{part.sha256}",
             params={"lease_id": lease_id},
             content=content,
             headers={"Content-Length": str(part.size_bytes)},
         )
-        return _parse(answer, PartSize)
 
     def commit(self, name: TaskName, request: CommitRequest) -> CheckpointRecord:
         """Commit a checkpoint whose parts have been sent."""
@@ -48,8 +44,8 @@ class CheckpointClient(CoordinatorClient):
 
     def latest(self, name: TaskName, skip: Sequence[str]) -> LatestCheckpoint:
         """Return the checkpoint to resume from, without those to skip."""
-        answer = self._send("GET", f"{_path(name)}/latest", params={"skip": list(skip)})
-        return _parse(answer, LatestCheckpoint)
+        left_out = ",".join(skip) or None
+        return self._get(f"{_path(name)}/latest", LatestCheckpoint, skip=left_out)
 
     def set_aside(self, name: TaskName, request: SetAsideRequest) -> CheckpointRecord:
         """Tell that a checkpoint is of no use."""

@@ -12,7 +12,6 @@ from flashruntime.protocol.checkpoints import (
     CommitRequest,
     LatestCheckpoint,
     Part,
-    PartSize,
     PartsRequest,
     SetAsideRequest,
     TaskName,
@@ -78,9 +77,7 @@ class CheckpointCalls(Protocol):
         """Announce the parts of the next checkpoint; return the digests to be sent."""
         ...
 
-    def put_part(
-        self, name: TaskName, lease_id: str, part: Part, content: Iterator[bytes]
-    ) -> PartSize:
+    def put_part(self, name: TaskName, lease_id: str, part: Part, content: Iterator[bytes]) -> None:
         """Send the bytes of an announced part."""
         ...
 

@@ -163,8 +163,6 @@ class Relay:
         try:
             if self._calls is not None:
                 self._watch(self._calls)
-        except Exception as error:  # noqa: BLE001 (thread boundary: the attempt goes on)
-            self._warn("relay_failed", error)
         finally:
             self._done.set()
 
@@ -189,7 +187,7 @@ class Relay:
                 return
             except Closed:
                 return
-            except (FlashError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 (thread boundary: the attempt goes on)
                 self._warn("checkpoint_not_sent", error)
                 wait_s = POLL_S + next(delays)
                 if last:

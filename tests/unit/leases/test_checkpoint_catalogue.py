@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import re
 from typing import Any
 
 import pytest
 
 from flashruntime.errors import Conflict, NotFound, Superseded
 from flashruntime.leases.checkpoint_rules import Offer
+from flashruntime.leases.sqlite import SqliteStore
 from flashruntime.protocol.checkpoints import Manifest, Part, PartSize, TakenOver, TaskName
 from flashruntime.protocol.events import EventType
 from flashruntime.protocol.tasks import Lease
@@ -266,3 +268,35 @@ def test_a_lease_of_another_task_is_refused(catalogue: Catalogue) -> None:
         catalogue.commit(other, 10)
     by_id = TaskName("job-1", "job-1-00001")
     catalogue.world.manager.announce_parts(by_id, other.lease_id, [part("x")])
+
+
+def test_no_call_about_checkpoints_walks_a_table(catalogue: Catalogue) -> None:
+    """L16: the cost of a call must not grow with other tasks, jobs or old checkpoints."""
+    world = catalogue.world
+    if not isinstance(world.store, SqliteStore):
+        pytest.skip("only SQLite plans its queries")
+    world.submit(tasks=50)
+    lease = world.claim()
+    catalogue.commit(lease, 10)
+    seen: list[str] = []
+    world.store._db.set_trace_callback(seen.append)
+    for step in (20, 30, 40, 50):
+        world.manager.announce_parts(TASK, lease.lease_id, [part(f"{lease.lease_id}/{step}")])
+        world.manager.announced_size(TASK, lease.lease_id, part(f"{lease.lease_id}/{step}").sha256)
+        catalogue.commit(lease, step)
+    world.manager.checkpoint_state(TASK)
+    world.manager.newest_checkpoint(TASK, ())
+    world.manager.referenced_size(TASK, part(f"{lease.lease_id}/50").sha256)
+    world.manager.set_checkpoint_aside(TASK, lease.lease_id, "ckpt-1-50", "no use")
+    world.manager.is_part_referenced(part("x").sha256)
+    world.manager.lost_work(TASK)
+    with world.store.transaction() as tx:
+        tx.release_ended()
+        tx.tasks_with_part(part("x").sha256, 9)
+        while tx.forget_checkpoints("job-1", 2) is not None:
+            pass
+    world.store._db.set_trace_callback(None)
+    for sql in {sql for sql in seen if re.match(r"\s*(SELECT|UPDATE|DELETE)", sql)}:
+        for *_, plan in world.store._db.execute(f"EXPLAIN QUERY PLAN {sql}"):
+            assert "SCAN" not in plan, (sql, plan)
+            assert "TEMP B-TREE" not in plan, (sql, plan)

@@ -20,7 +20,6 @@ from flashruntime.protocol.checkpoints import (
     CommitRequest,
     LatestCheckpoint,
     Part,
-    PartSize,
     PartsRequest,
     SetAsideRequest,
     Succession,
@@ -51,20 +50,18 @@ class Store:
 
     def _fail(self) -> None:
         self.calls += 1
-        if self.failures:
-            raise self.failures.pop(0)
+        failures = self.failures
+        if failures:
+            raise failures.pop(0)
 
     def announce(self, name: TaskName, request: PartsRequest) -> Sequence[str]:
         self._fail()
         return [part.sha256 for part in request.parts if part.sha256 not in self.blobs]
 
-    def put_part(
-        self, name: TaskName, lease_id: str, part: Part, content: Iterator[bytes]
-    ) -> PartSize:
+    def put_part(self, name: TaskName, lease_id: str, part: Part, content: Iterator[bytes]) -> None:
         data = b"".join(content)
         assert hashlib.sha256(data).hexdigest() == part.sha256
         self.blobs[part.sha256] = data
-        return PartSize(sha256=part.sha256, size_bytes=len(data))
 
     def commit(self, name: TaskName, request: CommitRequest) -> CheckpointRecord:
         assert all(part["sha256"] in self.blobs for part in request.manifest["parts"])  # type: ignore[index, union-attr]
@@ -263,9 +260,10 @@ def test_a_coordinator_that_is_away_is_waited_for_at_the_begin_and_never_later(
     store.failures = [CoordinatorUnreachable()]
     with Machine(tmp_path / "a", store).attempt(1) as running:
         assert store.calls == 2
-        store.failures = [CoordinatorUnreachable()] * 3
+        store.failures = [CoordinatorUnreachable()] * 100_000
         running.save(10)
         running.save(20)
+        store.failures = []
         assert store.committed.wait(PATIENCE_S)
         assert steps(store) == [20]
 
