@@ -190,8 +190,7 @@ class Relay:
             except Exception as error:  # noqa: BLE001 (thread boundary: the attempt goes on)
                 self._warn("checkpoint_not_sent", error)
                 wait_s = POLL_S + next(delays)
-                if last:
-                    return
+                self._closed.wait(wait_s if last else 0.0)
 
     def _send_new(self, calls: CheckpointCalls) -> None:
         """Tell what the process set aside, then send its newest checkpoint if that is new."""
