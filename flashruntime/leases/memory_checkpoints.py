@@ -80,7 +80,7 @@ class MemoryCheckpoints:
     def _drop_bytes(self, task_id: str, owner: str) -> list[str]:
         self._set(self._manifests, (task_id, owner), None)
         dropped = [each for each in self._references.get(task_id, ()) if each.owner == owner]
-        self._keep(task_id, lambda reference: reference.owner != owner)
+        self._filter(task_id, lambda reference: reference.owner != owner)
         return [each.part.sha256 for each in dropped]
 
     def add_succession(self, row: SuccessionRow) -> None:
@@ -109,7 +109,7 @@ class MemoryCheckpoints:
 
     def release_parts(self, task_id: str) -> None:
         """Drop what was announced for a task."""
-        self._keep(task_id, lambda reference: not reference.reserved)
+        self._filter(task_id, lambda reference: not reference.reserved)
 
     def release_ended(self) -> int:
         """Drop what was announced for tasks that have ended; return how many parts."""
@@ -158,6 +158,6 @@ class MemoryCheckpoints:
     def _refer(self, task_id: str, added: list[_Reference]) -> None:
         self._set(self._references, task_id, (*self._references.get(task_id, ()), *added))
 
-    def _keep(self, task_id: str, wanted: Callable[[_Reference], bool]) -> None:
+    def _filter(self, task_id: str, wanted: Callable[[_Reference], bool]) -> None:
         kept = tuple(filter(wanted, self._references.get(task_id, ())))
         self._set(self._references, task_id, kept)
