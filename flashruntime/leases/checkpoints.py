@@ -219,14 +219,18 @@ class CheckpointCatalogue(Ledger):
         `is_part_referenced` again, on the ledger's thread, right before: an announcement is on
         record before the store is looked at.
         """
-        with self._store.transaction() as tx:
-            tx.release_ended()
+        self.release_announcements()
         after, page = "", [""]
         while page:
             with self._store.transaction() as tx:
                 page = tx.referenced_parts(after, PAGE)
             yield from page
             after = page[-1] if page else after
+
+    def release_announcements(self) -> int:
+        """Drop what was announced for tasks that have ended; return how many parts."""
+        with self._store.transaction() as tx:
+            return tx.release_ended()
 
     def is_part_referenced(self, sha256: str) -> bool:
         """Return whether the bytes of a part are needed."""
