@@ -140,10 +140,13 @@ class Checkpoints:
 
     def _rehash(self, sha256: str, size_bytes: int) -> None:
         """Read a blob as a whole, in blocks; ArtifactCorrupt if it does not hash to its name."""
-        with self._core.blobs.read(sha256, size_bytes) as file:
-            digest = hashlib.sha256()
-            while block := file.read(BLOCK_BYTES):
-                digest.update(block)
+        digest = hashlib.sha256()
+        try:
+            with self._core.blobs.read(sha256, size_bytes) as file:
+                while block := file.read(BLOCK_BYTES):
+                    digest.update(block)
+        except OSError as error:
+            raise ArtifactCorrupt(f"{sha256} cannot be read ({error.strerror})") from error
         found = digest.hexdigest()
         if found != sha256:
             self._verified.discard(sha256)
