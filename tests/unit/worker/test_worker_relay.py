@@ -4,16 +4,24 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from io import BytesIO
 from itertools import repeat
 from pathlib import Path
 from threading import Event
 from typing import Any
 
+import httpx
 import pytest
 
 from flashruntime.checkpoint import Chain, Claim, Snapshot
 from flashruntime.config import Relaying, WorkerSettings
-from flashruntime.errors import ArtifactCorrupt, Conflict, CoordinatorUnreachable, Superseded
+from flashruntime.errors import (
+    ArtifactCorrupt,
+    ConfigError,
+    Conflict,
+    CoordinatorUnreachable,
+    Superseded,
+)
 from flashruntime.protocol.base import strict_dumps
 from flashruntime.protocol.checkpoints import (
     CheckpointRecord,
@@ -28,6 +36,7 @@ from flashruntime.protocol.checkpoints import (
 )
 from flashruntime.protocol.tasks import Lease, TaskPayload
 from flashruntime.worker import relay as relaying
+from flashruntime.worker.checkpoint_client import _receive
 from flashruntime.worker.control import AttemptControl, StopRequest
 from flashruntime.worker.relay import Relay
 from flashruntime.worker.shared_root import is_loopback, is_on_network, relays_checkpoints
@@ -354,3 +363,19 @@ def test_the_rule_which_workers_relay(
 def test_without_a_list_of_mounts_nothing_is_a_network(tmp_path: Path) -> None:
     assert not is_on_network(tmp_path, tmp_path / "none")
     assert not is_loopback("http://worker.example")
+
+
+def test_the_setting_is_one_of_three() -> None:
+    assert WorkerSettings.from_env({}).checkpoint_relay is Relaying.AUTO
+    assert WorkerSettings.from_env({"FLASHML_CHECKPOINT_RELAY": "on"}).checkpoint_relay == "on"
+    with pytest.raises(ConfigError, match="FLASHML_CHECKPOINT_RELAY='yes' must be auto, on or off"):
+        WorkerSettings.from_env({"FLASHML_CHECKPOINT_RELAY": "yes"})
+
+
+@pytest.mark.parametrize("came", [b"", b"abd", b"abcd", b"ab"])
+def test_l3_bytes_that_are_not_those_of_the_manifest_are_refused_on_arrival(came: bytes) -> None:
+    digest = hashlib.sha256(b"abc").hexdigest()
+    part = Part(key="p", sha256=digest, size_bytes=3)
+    _receive(httpx.Response(200, content=b"abc"), part, BytesIO())
+    with pytest.raises(ArtifactCorrupt, match=f"{len(came)} of 3 bytes"):
+        _receive(httpx.Response(200, content=came), part, BytesIO())
