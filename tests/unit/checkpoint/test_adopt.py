@@ -195,13 +195,18 @@ def test_a_set_aside_copy_is_noted_here_once(tree: Tree, save: Any) -> None:
     assert adopt.newest_of(tree.root, "attempt-0").step == 10  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.bench_stress)])
 def test_a_kill_at_any_call_leaves_a_tree_that_can_be_brought_up_again(
-    tmp_path: Path, elsewhere: Elsewhere, save: Any, killed_at_call: Callable[..., str | None]
+    tmp_path: Path,
+    elsewhere: Elsewhere,
+    save: Any,
+    killed_at_call: Callable[..., str | None],
+    stride: int,
 ) -> None:
     save(elsewhere.tree.begin(), 10)
-    number, called = 0, "begin"
+    number, called = 1 - stride, "begin"
     while called:
-        number += 1
+        number += stride
         tree = Tree(tmp_path / f"ckpt-{number}")
         tree.root.mkdir()
         bring = partial(elsewhere.bring, tree.root, 10, FIRST)

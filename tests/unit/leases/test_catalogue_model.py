@@ -114,7 +114,7 @@ class Play:
         assert self.catalogue.needed() == needed | self.announced
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(MOVES, max_size=30))
 def test_the_catalogue_is_one_chain_whatever_happens(moves: list[tuple[str, int]]) -> None:
     """No zombie adds to it, nothing set aside is offered, and only what it names is needed."""
