@@ -100,6 +100,10 @@ class CheckpointTables(Protocol):
         """Return digests beyond `after` that are referenced, ascending and each once."""
         ...
 
+    def committed_parts(self, after: str, limit: int) -> list[tuple[str, int]]:
+        """Return digests beyond `after` that checkpoints name, ascending, with their sizes."""
+        ...
+
     def is_referenced(self, sha256: str) -> bool:
         """Return whether anything refers to a part."""
         ...

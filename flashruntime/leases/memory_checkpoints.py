@@ -125,6 +125,12 @@ class MemoryCheckpoints:
         """Return digests beyond `after` that are referenced, ascending and each once."""
         return sorted(digest for digest in self._digests() if digest > after)[:limit]
 
+    def committed_parts(self, after: str, limit: int) -> list[tuple[str, int]]:
+        """Return digests beyond `after` that checkpoints name, ascending, with their sizes."""
+        known = (each for task in self._references.values() for each in task if not each.reserved)
+        sizes = {each.part.sha256: each.part.size_bytes for each in known}
+        return sorted((digest, size) for digest, size in sizes.items() if digest > after)[:limit]
+
     def is_referenced(self, sha256: str) -> bool:
         """Return whether anything refers to a part."""
         return sha256 in self._digests()

@@ -155,6 +155,12 @@ class SqliteCheckpoints:
         sql = "SELECT DISTINCT sha256 FROM part_references WHERE sha256>? ORDER BY sha256 LIMIT ?"
         return [str(found[0]) for found in self._db.execute(sql, (after, limit))]
 
+    def committed_parts(self, after: str, limit: int) -> list[tuple[str, int]]:
+        """Return digests beyond `after` that checkpoints name, ascending, with their sizes."""
+        sql = """SELECT sha256, max(size_bytes) FROM part_references
+            WHERE sha256>? AND reserved=0 GROUP BY sha256 ORDER BY sha256 LIMIT ?"""
+        return [(str(found[0]), found[1]) for found in self._db.execute(sql, (after, limit))]
+
     def is_referenced(self, sha256: str) -> bool:
         """Return whether anything refers to a part."""
         sql = "SELECT 1 FROM part_references WHERE sha256=? LIMIT 1"

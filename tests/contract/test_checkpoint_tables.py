@@ -103,6 +103,9 @@ def test_an_announcement_takes_the_place_of_the_one_before(store: LeaseStore) ->
         assert not tx.is_referenced(B.sha256)
         assert tx.release_ended() == 2, "there are no such tasks"
         assert tx.referenced_parts("", 10) == [A.sha256]
+        tx.reserve_parts(TASK, "lease-2", [B])
+        assert tx.committed_parts("", 10) == [(A.sha256, A.size_bytes)]
+        assert tx.committed_parts(A.sha256, 10) == []
 
 
 def test_one_job_is_forgotten_and_its_namesakes_are_not(store: LeaseStore) -> None:
