@@ -9,6 +9,7 @@ import re
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -131,6 +132,14 @@ class CoordinatorSettings:
         )
 
 
+class Relaying(StrEnum):
+    """Whether checkpoints go through the coordinator's store."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """Who a worker is, whom it works for, and where it keeps files.
@@ -147,6 +156,7 @@ class WorkerSettings:
     slots: int = 1
     labels: Mapping[str, str] = field(default_factory=dict)
     warm_start: bool = True
+    checkpoint_relay: Relaying = Relaying.AUTO
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "WorkerSettings":
@@ -160,6 +170,7 @@ class WorkerSettings:
             slots=_slots(env),
             labels=labels(env.get("FLASHML_LABELS", "").split(","), "FLASHML_LABELS"),
             warm_start=env.get("FLASHML_WARM_START", "").lower() not in OFF,
+            checkpoint_relay=_relaying(env),
         )
 
 
@@ -301,6 +312,16 @@ def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
             f"{name}={text!r} must be a number of seconds, 0 or more; set it to e.g. {default:g}"
         )
     return float(text)
+
+
+def _relaying(env: Mapping[str, str]) -> Relaying:
+    text = env.get("FLASHML_CHECKPOINT_RELAY") or Relaying.AUTO
+    try:
+        return Relaying(text)
+    except ValueError:
+        raise ConfigError(
+            f"FLASHML_CHECKPOINT_RELAY={text!r} must be auto, on or off; unset it for auto"
+        ) from None
 
 
 def _node_id(env: Mapping[str, str]) -> str:

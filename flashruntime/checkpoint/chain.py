@@ -4,10 +4,10 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from flashruntime.checkpoint import commit, displace, files, lineage, retention
+from flashruntime.checkpoint import commit, displace, files, lineage, notes, retention
 from flashruntime.checkpoint.commit import Snapshot
-from flashruntime.checkpoint.lineage import Admission, Claim, Entry, Hold, TakenOver
-from flashruntime.checkpoint.manifest import check_step, seal
+from flashruntime.checkpoint.lineage import Admission, Claim, Entry, Hold
+from flashruntime.checkpoint.manifest import check_step
 from flashruntime.checkpoint.store import (
     REJECTED,
     RESTORED,
@@ -15,11 +15,10 @@ from flashruntime.checkpoint.store import (
     Resume,
     load_manifest,
     newest,
-    sidecar,
 )
 from flashruntime.clock import Clock, SystemClock
 from flashruntime.errors import CheckpointError, FlashError
-from flashruntime.protocol.checkpoints import Manifest
+from flashruntime.protocol.checkpoints import Manifest, TakenOver
 
 DEFAULT_KEEP = 3
 log = logging.getLogger(__name__)
@@ -141,26 +140,14 @@ class Chain:
         manifest = load_manifest(self._hold.root, check_step(step))
         if not isinstance(manifest, Rejection):
             self._hold.check()
-            _note(self._hold.root, manifest, REJECTED, self._hold.entry.attempt_id, reason)
+            notes.write(self._hold.root, manifest, REJECTED, self._hold.entry.attempt_id, reason)
 
     def restored(self, manifest: Manifest) -> None:
         """Note beside a checkpoint that a run could load it; a note that fails is no error."""
         try:
-            _note(self._hold.root, manifest, RESTORED, self._hold.entry.attempt_id, "loaded")
+            notes.write(self._hold.root, manifest, RESTORED, self._hold.entry.attempt_id, "loaded")
         except OSError as error:
             log.warning("step %s stays hash_verified: %s", manifest.step, error)
-
-
-def _note(root: Path, manifest: Manifest, kind: str, attempt_id: str, reason: str) -> None:
-    path = sidecar(root, manifest, kind)
-    files.make_directory(path.parent)
-    note = {
-        "step": manifest.step,
-        "manifest_id": manifest.manifest_id,
-        "reason": reason,
-        "by": attempt_id,
-    }
-    files.create_exclusively(path, seal(note), f".{path.name}.{attempt_id}.tmp")
 
 
 def _set_aside_suspect(root: Path, claim: Claim, step: int, admits: Admission) -> None:
@@ -171,7 +158,7 @@ def _set_aside_suspect(root: Path, claim: Claim, step: int, admits: Admission) -
         return
     if isinstance(manifest, Manifest) and admits(manifest):
         reason = "attempts that went on from it ended the same way"
-        _note(root, manifest, REJECTED, claim.attempt_id, reason)
+        notes.write(root, manifest, REJECTED, claim.attempt_id, reason)
 
 
 def _same(head: Entry, claim: Claim) -> bool:

@@ -86,7 +86,7 @@ def commit(hold: Hold, admits: Admits, snapshot: Snapshot, clock: Clock) -> Mani
     staged = hold.root / STAGING / hold.entry.attempt_id / step_name(snapshot.step)
     try:
         manifest = _stage(staged, hold, snapshot, metadata, clock)
-        return _publish(staged, hold, admits, manifest)
+        return publish(staged, hold, admits, manifest)
     except FlashError:
         raise
     except OSError as error:
@@ -179,7 +179,7 @@ def _sync_and_close(waiting: deque[int]) -> None:
     os.close(waiting.popleft())
 
 
-def _publish(staged: Path, hold: Hold, admits: Admits, manifest: Manifest) -> Manifest:
+def publish(staged: Path, hold: Hold, admits: Admits, manifest: Manifest) -> Manifest:
     """Rename the staged directory into place, clearing the way of what does not count there."""
     name = step_name(manifest.step)
     for _ in range(MAX_PUBLISH_TRIES):

@@ -7,6 +7,7 @@ attempt takes over; what a predecessor writes beyond that step is foreign to the
 
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,19 +20,12 @@ from flashruntime.checkpoint.manifest import seal, step_name, unseal
 from flashruntime.checkpoint.store import Rejection, load_manifest, steps
 from flashruntime.errors import CheckpointError, InvalidInput, Superseded
 from flashruntime.protocol.base import NodeId, OpenModel
-from flashruntime.protocol.checkpoints import Manifest, Step
+from flashruntime.protocol.checkpoints import Manifest, TakenOver
 
 LINEAGE = ".lineage"
 MAX_ENTRY_BYTES = 64 * 1024
 _ENTRY_NAME = re.compile(r"([0-9]{6,})\.json")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-
-
-class TakenOver(OpenModel):
-    """The checkpoint that an attempt starts from."""
-
-    step: Step
-    manifest_id: str
 
 
 class Entry(OpenModel):
@@ -144,12 +138,14 @@ def admission(root: Path) -> Admission:
     return Admission(without_vain(root, read(root, numbers(root))))
 
 
-def without_vain(root: Path, entries: list[Entry]) -> list[Entry]:
+def without_vain(
+    root: Path, entries: list[Entry], saved_elsewhere: Collection[str] = ()
+) -> list[Entry]:
     """Leave out the last attempts that began from a checkpoint which was being pruned meanwhile.
 
-    Until such an attempt saves, what its predecessor saved last is the newest there is.
+    Until such an attempt saves, here or elsewhere, what its predecessor saved last is the newest.
     """
-    while entries and _is_vain(root, entries[-1]):
+    while entries and entries[-1].attempt_id not in saved_elsewhere and _is_vain(root, entries[-1]):
         entries = entries[:-1]
     return entries
 

@@ -10,8 +10,10 @@ from flashruntime.config import WorkerSettings, labels, token_source
 from flashruntime.launch.local import LocalLauncher
 from flashruntime.service import jsonlog
 from flashruntime.worker.agent import Agent, stop_on_signals
+from flashruntime.worker.checkpoint_client import CheckpointClient
 from flashruntime.worker.control import StopRequest, leave_in_time
 from flashruntime.worker.ports import Tools
+from flashruntime.worker.shared_root import relays_checkpoints
 
 MAX_SPARE_S = 0.5
 SLOTS_VARIABLE = "FLASHML_SLOTS"
@@ -48,13 +50,14 @@ def run(args: Namespace, _: ArgumentParser) -> int:
     leave_in_time(stop, spare_s, lambda: os._exit(0))
     with jsonlog.running():
         stop_on_signals(stop)
-        with CoordinatorClient(settings.coordinator_url, token=token) as client:
+        with CheckpointClient(settings.coordinator_url, token=token) as client:
             tools = Tools(
                 client=client,
                 connect=lambda timeout_s: CoordinatorClient(
                     settings.coordinator_url, timeout_s=timeout_s, token=token
                 ),
                 launcher=LocalLauncher(adopt_orphans=True),
+                checkpoints=client if relays_checkpoints(settings) else None,
             )
             Agent(settings, tools, stop, os.environ, keep_attempts=args.keep_attempts).run()
     return 0

@@ -70,7 +70,27 @@ def _objects_expected(tx: Transaction, after: str, limit: int) -> list[tuple[str
     return tx.digests_after(after, limit)
 
 
-HOLDERS: tuple[Holder, ...] = (Holder(_objects_refer, _objects_concerned, _objects_expected),)
+def _parts_refer(tx: Transaction, sha256: str) -> bool:
+    return tx.is_referenced(sha256)
+
+
+def _parts_concerned(tx: Transaction, sha256: str) -> list[Concern]:
+    found = (tx.task(task_id) for task_id in tx.tasks_with_part(sha256, MAX_NAMED))
+    return [
+        Concern(f"{task.task_id}/checkpoints/{sha256}", task.job_id, task.task_id)
+        for task in found
+        if task is not None
+    ]
+
+
+def _parts_expected(tx: Transaction, after: str, limit: int) -> list[tuple[str, int]]:
+    return tx.committed_parts(after, limit)
+
+
+HOLDERS: tuple[Holder, ...] = (
+    Holder(_objects_refer, _objects_concerned, _objects_expected),
+    Holder(_parts_refer, _parts_concerned, _parts_expected),
+)
 
 
 class BlobCare(ObjectIndex):

@@ -10,8 +10,9 @@ from pydantic import JsonValue
 
 from flashruntime.clock import Clock
 from flashruntime.errors import Conflict, Superseded
-from flashruntime.leases import objects, transitions, views
+from flashruntime.leases import objects, progress, transitions, views
 from flashruntime.leases.care import BlobCare
+from flashruntime.leases.checkpoints import CheckpointCatalogue
 from flashruntime.leases.fleet import Fleet
 from flashruntime.leases.jobs import JobBook
 from flashruntime.leases.jsontext import clean, dumps
@@ -52,7 +53,9 @@ SPREAD_PATIENCE_NS = 5 * NS_PER_S
 SWEEP_BATCH = 200
 
 
-class LeaseManager(Fleet, JobBook, SessionBook, BlobCare, Retention, Spool, LeaseOwners):
+class LeaseManager(
+    Fleet, JobBook, SessionBook, BlobCare, CheckpointCatalogue, Retention, Spool, LeaseOwners
+):
     """The coordinator's core; synchronous, used from one thread at a time.
 
     With `judge`, the decision about each attempt whose node was lost is recorded too.
@@ -137,6 +140,7 @@ class LeaseManager(Fleet, JobBook, SessionBook, BlobCare, Retention, Spool, Leas
             deadline_ns=now_ns + job.lease_ns,
             output_prefix=job.prefix_of(task.index, lease_id),
         )
+        task = progress.after(task, previous)
         change = transitions.claim(task, previous, granted)
         if change.fenced is not None and self._judge is not None:
             self._note_loss(tx, task, change.fenced, job.max_errors, self._judge)
@@ -168,7 +172,10 @@ class LeaseManager(Fleet, JobBook, SessionBook, BlobCare, Retention, Spool, Leas
                 if request.step not in {None, lease.step}:
                     self._steps.moved(lease_id, now_ns)
                 self._hear_imports(lease.job_id, request.imports)
-                change = transitions.renew(task, lease, now_ns, request.step, metrics_json)
+                lease = progress.told(
+                    lease, request.step, request.resumed_from, request.checkpoint_step
+                )
+                change = transitions.renew(task, lease, now_ns, None, metrics_json)
                 self._apply(tx, task, change)
                 return views.lease_status(change.lease or lease, self._clock.utc_now())
             refusal = self._refuse(tx, task, lease, "heartbeat")
@@ -191,7 +198,7 @@ class LeaseManager(Fleet, JobBook, SessionBook, BlobCare, Retention, Spool, Leas
             required = views.payload(tx.payload_json(task.task_id)).outputs.required
             outputs = objects.check_outputs(tx, lease, request, required)
             objects.accept_outputs(tx, lease, outputs)
-            lease = transitions.reached(lease, request.step)
+            lease = progress.told(lease, request.step, request.resumed_from, None)
             result = TaskResult(outputs, metrics_json or lease.metrics_json, request.resumed_from)
             self._apply(tx, task, transitions.complete(task, lease, result))
         return CompleteAnswer(accepted=True, detail=_ACCEPTED)
@@ -224,15 +231,20 @@ class LeaseManager(Fleet, JobBook, SessionBook, BlobCare, Retention, Spool, Leas
         reason = clean(request.reason)
         told = request.evidence or Evidence(ended_by=EndedBy.WORKER_ERROR, message=reason)
         evidence = transitions.seen(told)
-        lease = transitions.reached(lease, evidence.step)
+        lease = progress.told(lease, evidence.step, evidence.resumed_from, evidence.checkpoint_step)
         failure = fingerprint(evidence, lease.step)
         budget = task.budget.reached(evidence.checkpoint_step)
         max_errors = wanted_job(tx, task.job_id).max_errors
-        history = _history(task.left_with(budget), lease, max_errors, budget.repeats(failure))
-        history = history.model_copy(update={"loss_run": budget.lose(lease.step).loss_run - 1})
+        repeated = budget.repeats(failure)
+        task = progress.suspect(task, lease, repeated=repeated)
+        history = _history(task.left_with(budget), lease, max_errors, repeated)
+        known = {"loss_run": budget.lose(lease.step).loss_run - 1}
+        history = history.model_copy(update={**known, "suspect_step": task.suspect_step})
         decision = decide(evidence, history, task.task_id, lease.node_id)
         events = transitions.decision_events(lease, evidence, decision)
         self._append(tx, (transitions.failure_event(lease, reason, evidence), *events))
+        if task.suspect_step is not None and decision.retries:
+            self._set_suspect_aside(tx, lease, task.suspect_step)
         left = transitions.spend(budget, lease, decision, failure)
         self._apply(tx, task, transitions.fail(task, lease, decision, left, now_ns))
         return _failed(decision)

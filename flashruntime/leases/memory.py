@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
 
+from flashruntime.leases.memory_checkpoints import MemoryCheckpoints
 from flashruntime.leases.memory_keeping import MemoryKeeping
 from flashruntime.leases.memory_spool import MemorySpool
 from flashruntime.leases.record import (
@@ -41,7 +42,7 @@ class _Sorted:
             del self.items[at]
 
 
-class MemoryStore(MemoryKeeping, MemorySpool):
+class MemoryStore(MemoryKeeping, MemorySpool, MemoryCheckpoints):
     """Holds everything in dictionaries and ordered indexes; a failed transaction is undone."""
 
     def __init__(self) -> None:

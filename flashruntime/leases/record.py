@@ -102,7 +102,8 @@ class TaskRow:
 
     `loss_run` counts attempts lost in a row without a step beyond `best_step`, `same_run` equal
     failures in a row. A task waits while `not_before_ns` (0: ready) is ahead; `avoid_node` failed
-    it last.
+    it last. `failed_resume` is the step at which its last failed attempt began and ended,
+    `high_step` the furthest of earlier attempts, `recomputed` the steps that were done again.
     """
 
     task_id: str
@@ -125,6 +126,10 @@ class TaskRow:
     result: TaskResult | None = None
     same_run: int = 0
     need: str = ""
+    suspect_step: int | None = None
+    failed_resume: int | None = None
+    high_step: int = 0
+    recomputed: int = 0
 
     @property
     def budget(self) -> Budget:
@@ -172,6 +177,8 @@ class LeaseRow:
     metrics_json: str | None = None
     refused: tuple[str, ...] = ()
     decision: Decision | None = None
+    resumed_from: int | None = None
+    checkpoint_step: int | None = None
 
     @property
     def commit_key(self) -> str:

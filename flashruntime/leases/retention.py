@@ -64,9 +64,15 @@ def _inputs(tx: Transaction, removal: Removal, limit: int) -> Batch:
     return Batch(len(tx.delete_inputs(removal.job_seq, limit)))
 
 
+def _checkpoints(tx: Transaction, removal: Removal, limit: int) -> Batch:
+    freed = tx.forget_checkpoints(removal.job_id, limit)
+    return Batch(0) if freed is None else Batch(max(1, len(freed)), tuple(freed))
+
+
 # In this order: without its task, no late call of an attempt can add another event or object.
 PURGES: tuple[Callable[[Transaction, Removal, int], Batch], ...] = (
     _tasks,
+    _checkpoints,
     _events,
     _outputs,
     _inputs,

@@ -88,6 +88,10 @@ def task_values(task: TaskRow) -> Values:
         None if task.result is None else _result_json(task.result),
         task.same_run,
         task.need,
+        task.suspect_step,
+        task.failed_resume,
+        task.high_step,
+        task.recomputed,
     )
 
 
@@ -133,6 +137,8 @@ def lease_values(lease: LeaseRow) -> Values:
         lease.metrics_json,
         json.dumps(lease.refused),
         None if lease.decision is None else dump_model(lease.decision),
+        lease.resumed_from,
+        lease.checkpoint_step,
     )
 
 
@@ -140,7 +146,8 @@ def lease_row(values: Values) -> LeaseRow:
     """Return a lease from all columns of `leases`."""
     decision = None if values[14] is None else Decision.model_validate_json(values[14])
     refused = tuple(json.loads(values[13]))
-    converted: Values = (*values[:7], LeaseState(values[7]), *values[8:13], refused, decision)
+    state, told = LeaseState(values[7]), values[15:]
+    converted: Values = (*values[:7], state, *values[8:13], refused, decision, *told)
     return LeaseRow(*converted)
 
 

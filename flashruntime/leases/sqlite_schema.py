@@ -1,6 +1,8 @@
 """Tables and indexes of the SQLite ledger."""
 
-SCHEMA_VERSION = 5
+from flashruntime.leases.sqlite_checkpoints import CHECKPOINT_TABLES
+
+SCHEMA_VERSION = 6
 _SPOOL = """CREATE TABLE spool (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     sha256 TEXT NOT NULL,
@@ -59,6 +61,15 @@ UPGRADES: dict[int, tuple[str, ...]] = {
         _READY_INDEX,
         _NEED_INDEX,
     ),
+    5: (
+        "ALTER TABLE tasks ADD COLUMN suspect_step INTEGER",
+        "ALTER TABLE tasks ADD COLUMN failed_resume INTEGER",
+        "ALTER TABLE tasks ADD COLUMN high_step INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE tasks ADD COLUMN recomputed INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE leases ADD COLUMN resumed_from INTEGER",
+        "ALTER TABLE leases ADD COLUMN checkpoint_step INTEGER",
+        *CHECKPOINT_TABLES,
+    ),
 }
 
 SCHEMA = f"""
@@ -107,7 +118,11 @@ CREATE TABLE tasks (
     reason TEXT,
     result TEXT,
     same_run INTEGER NOT NULL DEFAULT 0,
-    need TEXT NOT NULL DEFAULT ''
+    need TEXT NOT NULL DEFAULT '',
+    suspect_step INTEGER,
+    failed_resume INTEGER,
+    high_step INTEGER NOT NULL DEFAULT 0,
+    recomputed INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX tasks_of_job ON tasks (job_seq, idx);
 {_READY_INDEX};
@@ -134,7 +149,9 @@ CREATE TABLE leases (
     step INTEGER,
     metrics TEXT,
     refused TEXT NOT NULL,
-    decision TEXT
+    decision TEXT,
+    resumed_from INTEGER,
+    checkpoint_step INTEGER
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX leases_of_claim ON leases (node_id, claim_id) WHERE claim_id IS NOT NULL;
 CREATE INDEX leases_deadline ON leases (deadline_ns, lease_id) WHERE state = 'LIVE';
@@ -175,4 +192,4 @@ CREATE TABLE nodes (
     duty TEXT NOT NULL DEFAULT 'active'
 ) WITHOUT ROWID;
 """
-SCHEMA += ";\n".join(_KEEPING)
+SCHEMA += ";\n".join((*_KEEPING, *CHECKPOINT_TABLES))

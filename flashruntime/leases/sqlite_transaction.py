@@ -15,6 +15,7 @@ from flashruntime.leases.record import (
     ObjectRow,
     TaskRow,
 )
+from flashruntime.leases.sqlite_checkpoints import SqliteCheckpoints
 from flashruntime.leases.sqlite_keeping import SqliteKeeping
 from flashruntime.leases.sqlite_rows import Values
 from flashruntime.leases.sqlite_spool import SqliteSpool
@@ -24,11 +25,13 @@ _UPDATE_JOB = """UPDATE jobs SET name=?, state=?, reason=?, created_at=?, finish
     pending=?, leased=?, completed=?, failed=?, cancelled=?, need=? WHERE job_id=?"""
 _UPDATE_TASK = """UPDATE tasks SET state=?, lease_id=?, holder=?, attempts=?, errors=?, losses=?,
     loss_run=?, best_step=?, not_before_ns=?, backoff_ns=?, avoid_node=?, last_failure=?,
-    reason=?, result=?, same_run=? WHERE task_id=?"""
-_PUT_LEASE = """INSERT INTO leases VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+    reason=?, result=?, same_run=?, need=?, suspect_step=?, failed_resume=?, high_step=?,
+    recomputed=? WHERE task_id=?"""
+_PUT_LEASE = """INSERT INTO leases VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
     ON CONFLICT (lease_id) DO UPDATE SET state=excluded.state, deadline_ns=excluded.deadline_ns,
     step=excluded.step, metrics=excluded.metrics, refused=excluded.refused,
-    decision=excluded.decision"""
+    decision=excluded.decision, resumed_from=excluded.resumed_from,
+    checkpoint_step=excluded.checkpoint_step"""
 _PUT_OBJECT = """INSERT INTO objects VALUES (?,?,?,?,?,?,?)
     ON CONFLICT (key) DO UPDATE SET sha256=excluded.sha256, size_bytes=excluded.size_bytes,
     accepted=excluded.accepted, job_id=excluded.job_id, task_id=excluded.task_id,
@@ -51,7 +54,7 @@ _REARM_TASKS = """UPDATE tasks SET not_before_ns=?+backoff_ns
     WHERE state='PENDING' AND not_before_ns>0"""
 
 
-class SqliteTransaction(SqliteKeeping, SqliteSpool):
+class SqliteTransaction(SqliteKeeping, SqliteSpool, SqliteCheckpoints):
     """Runs the operations of the port on an open transaction of one connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -73,7 +76,7 @@ class SqliteTransaction(SqliteKeeping, SqliteSpool):
         """Insert tasks, each with its payload as JSON."""
         added = list(tasks)
         self._db.executemany(
-            "INSERT INTO tasks VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            "INSERT INTO tasks VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             [rows.task_values(task) for task, _ in added],
         )
         self._db.executemany(
@@ -113,7 +116,7 @@ class SqliteTransaction(SqliteKeeping, SqliteSpool):
 
     def put_task(self, task: TaskRow) -> None:
         """Replace a task."""
-        task_id, _, _, _, *values, _ = rows.task_values(task)
+        task_id, _, _, _, *values = rows.task_values(task)
         self._db.execute(_UPDATE_TASK, (*values, task_id))
 
     def payload_json(self, task_id: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from flashruntime.leases.checkpoint_tables import CheckpointTables
 from flashruntime.leases.record import (
     ClaimQuery,
     EventRow,
@@ -17,7 +18,7 @@ from flashruntime.leases.store_keeping import KeepingTransaction
 from flashruntime.leases.store_spool import SpoolTransaction
 
 
-class Transaction(KeepingTransaction, SpoolTransaction, Protocol):
+class Transaction(KeepingTransaction, SpoolTransaction, CheckpointTables, Protocol):
     """Operations of one transaction; each lookup costs at most the logarithm of what is stored."""
 
     def add_job(self, job: JobRow, spec_json: str) -> JobRow:

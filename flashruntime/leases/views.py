@@ -54,7 +54,7 @@ def task_record(task: TaskRow, lease: LeaseRow | None, payload_json: str) -> Tas
         step=lease.step if lease else None,
         reason=task.reason,
         metrics=json.loads(metrics_json) if metrics_json else None,
-        resumed_from=result.resumed_from if result else None,
+        resumed_from=result.resumed_from if result else lease.resumed_from if lease else None,
         outputs=list(result.outputs) if result else [],
     )
 
@@ -75,6 +75,7 @@ def lease_view(
         commit_key=lease.commit_key,
         output_prefix=lease.output_prefix,
         payload=payload(payload_json),
+        suspect_step=task.suspect_step,
     )
 
 

@@ -97,6 +97,7 @@ class Evidence(OpenModel):
     ranks: int = Field(default=1, ge=1)
     step: int | None = Field(default=None, ge=0, le=2**53)
     checkpoint_step: int | None = Field(default=None, ge=0, le=2**53)
+    resumed_from: int | None = Field(default=None, ge=0, le=2**53)
     log_tail: str | None = None
 
 

@@ -62,6 +62,7 @@ class Lease(OpenModel):
 
     `commit_key` belongs to this lease alone: its single output goes there, further outputs beside
     it under `output_prefix`. `deadline` is for people; the holder counts `lease_seconds` itself.
+    The checkpoint of `suspect_step` is not to be resumed from.
     """
 
     lease_id: str
@@ -75,14 +76,20 @@ class Lease(OpenModel):
     commit_key: ObjectKey
     output_prefix: ObjectKey
     payload: TaskPayload
+    suspect_step: int | None = None
 
 
 class HeartbeatRequest(OpenModel):
-    """Sign of life of an attempt; once, what its script imports (`module:name,name` each)."""
+    """Sign of life of an attempt, with the steps that it has reached, began at and saved last.
+
+    Once, with what its script imports (`module:name,name` each).
+    """
 
     step: int | None = Field(default=None, ge=0, le=2**53)
     metrics: Metrics | None = None
     imports: Imports | None = None
+    resumed_from: int | None = Field(default=None, ge=0, le=2**53)
+    checkpoint_step: int | None = Field(default=None, ge=0, le=2**53)
 
 
 class LeaseStatus(OpenModel):

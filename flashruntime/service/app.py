@@ -24,7 +24,15 @@ from flashruntime.service.errors import add_handlers
 from flashruntime.service.guards import Gate, Guard
 from flashruntime.service.hot import HotPaths
 from flashruntime.service.housekeeping import Housekeeping
-from flashruntime.service.routes import artifacts, duties, health, jobs, leases, nodes
+from flashruntime.service.routes import (
+    artifacts,
+    checkpoints,
+    duties,
+    health,
+    jobs,
+    leases,
+    nodes,
+)
 from flashruntime.service.services import Services
 from flashruntime.service.settler import Settler
 from flashruntime.service.sweeper import Sweeper
@@ -73,7 +81,7 @@ def create_app() -> FastAPI:
     """Assemble the application; it reads its settings when it starts."""
     app = Described(title="flashruntime coordinator", version="v1alpha1", lifespan=lifespan)
     app.router.redirect_slashes = False
-    for part in (jobs, nodes, duties, leases, artifacts):
+    for part in (jobs, nodes, duties, leases, artifacts, checkpoints):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(health.router)
     add_handlers(app)

@@ -27,6 +27,7 @@ class Collector:
     async def step(self) -> float | None:
         """Look after one shard; None while the pass goes on."""
         if self._next == 0:
+            await self._core.ledger(self._core.manager.release_announcements)
             first = await self._core.ledger(self._core.manager.expected, "", 1)
             self._expected = first[0][0] if first else None
         at, listing = await self._core.scrub(self._following)

@@ -19,6 +19,7 @@ from flashruntime.protocol.tasks import (
     TaskState,
 )
 from flashruntime.service.artifacts import Artifacts
+from flashruntime.service.checkpoints import Checkpoints
 from flashruntime.service.core import Core
 from flashruntime.service.expand import expand
 from flashruntime.service.sessions import Sessions
@@ -39,6 +40,7 @@ class Services:
         self.attempts = Attempts(core)
         self.artifacts = Artifacts(core)
         self.sessions = Sessions(core)
+        self.checkpoints = Checkpoints(core)
 
     async def lease_owner(self, lease_id: str) -> LeaseOwner | None:
         """Return whose a lease is or was, None if there is no such lease."""

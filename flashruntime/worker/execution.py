@@ -22,6 +22,7 @@ from flashruntime.worker.heartbeat import Heartbeat
 from flashruntime.worker.output import OutputShipper
 from flashruntime.worker.ports import Tools
 from flashruntime.worker.progress import ProgressWatch
+from flashruntime.worker.relay import Relay
 from flashruntime.worker.warmth import Warmth, imported_by, warmth_of
 from flashruntime.worker.workspace import Workspace
 
@@ -68,6 +69,8 @@ class Execution:
         self._control = AttemptControl(stop)
         self._heartbeat = Heartbeat(lease, tools.connect, self._control, workspace.step_file)
         self._placed: dict[str, Placed] = {}
+        self._checkpoints = settings.checkpoint_root / check_key(f"{lease.job_id}/{lease.task_id}")
+        self._relay = Relay(lease, self._checkpoints, self._control, tools.checkpoints)
 
     def run(self) -> None:
         """Run to the report, or to the moment at which there is nothing left to report."""
@@ -77,6 +80,7 @@ class Execution:
             stack.enter_context(self._heartbeat)
             output = OutputShipper(lease.lease_id, self._tools.client, control, self._workspace.log)
             stack.enter_context(output)
+            stack.enter_context(self._relay)
             try:
                 self._report(self._attempt(), output)
             except Superseded as error:
@@ -92,7 +96,9 @@ class Execution:
                 return problem
             evidence = self._run_process()
             if evidence.ended_by is EndedBy.EXIT and evidence.exit_code == 0:
+                self._relay.close()
                 return self._result()
+            self._relay.finish()
             return evidence
         except (Superseded, NoticeOver):
             raise
@@ -111,6 +117,8 @@ class Execution:
             )
         except (NotFound, ArtifactCorrupt, InvalidInput, FileExistsError) as error:
             return Evidence(ended_by=EndedBy.BAD_INPUTS, message=str(error))
+        self._checkpoints.mkdir(parents=True, exist_ok=True)
+        self._relay.fetch()
         if self._stop.requested:
             return Evidence(ended_by=EndedBy.STOPPED, message="stopped before it started")
         return None
@@ -140,6 +148,7 @@ class Execution:
             update={
                 "step": done.step,
                 "checkpoint_step": done.checkpoint_step,
+                "resumed_from": done.resumed_from,
                 "ranks": torchrun.ranks_of(self._lease.payload.command or ()),
             }
         )
@@ -157,11 +166,9 @@ class Execution:
 
     def _spec(self) -> LaunchSpec:
         lease, workspace = self._lease, self._workspace
-        checkpoints = self._settings.checkpoint_root / check_key(f"{lease.job_id}/{lease.task_id}")
-        checkpoints.mkdir(parents=True, exist_ok=True)
         given = {
             "FLASHML_OUTPUT_DIR": str(workspace.output),
-            "FLASHML_CKPT_DIR": str(checkpoints),
+            "FLASHML_CKPT_DIR": str(self._checkpoints),
             "FLASHML_CKPT_KEEP": str(lease.payload.checkpoint.keep),
             "FLASHML_JOB_ID": lease.job_id,
             "FLASHML_ATTEMPT_ID": lease.lease_id,
@@ -172,6 +179,8 @@ class Execution:
         }
         if lease.payload.no_progress_s is not None:
             given[stacks.DUMP_VARIABLE] = str(stacks.DUMP_SIGNAL)
+        if lease.suspect_step is not None:
+            given["FLASHML_SUSPECT_STEP"] = str(lease.suspect_step)
         argv, job = tuple(lease.payload.command or ()), lease.payload.env
         warmth = self._settings.warmth
         return LaunchSpec(

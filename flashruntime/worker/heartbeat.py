@@ -86,8 +86,14 @@ class Heartbeat:
         return self._closed.wait(max(0.0, due_s - monotonic()))
 
     def _beat(self, client: Coordinator) -> None:
-        step, imports = read_progress(self._step_file).step, self.imports
-        client.heartbeat(self._lease.lease_id, HeartbeatRequest(step=step, imports=imports))
+        told, imports = read_progress(self._step_file), self.imports
+        beat = HeartbeatRequest(
+            step=told.step,
+            resumed_from=told.resumed_from,
+            checkpoint_step=told.checkpoint_step,
+            imports=imports,
+        )
+        client.heartbeat(self._lease.lease_id, beat)
         if imports is not None:
             self.imports = None
 

@@ -1,12 +1,21 @@
 """What the agent needs from the outside: the coordinator's calls, and tools to work with."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from flashruntime.launch.spec import Launcher
+from flashruntime.protocol.checkpoints import (
+    CheckpointRecord,
+    CommitRequest,
+    LatestCheckpoint,
+    Part,
+    PartsRequest,
+    SetAsideRequest,
+    TaskName,
+)
 from flashruntime.protocol.nodes import NodeHeartbeat, NodeRecord, NodeRegistered, NodeRegistration
 from flashruntime.protocol.tasks import (
     ArtifactRecord,
@@ -66,10 +75,42 @@ class Coordinator(Protocol):
         ...
 
 
+class CheckpointCalls(Protocol):
+    """The coordinator's calls that relaying makes; `CheckpointClient` has them over HTTP."""
+
+    def announce(self, name: TaskName, request: PartsRequest) -> Sequence[str]:
+        """Announce the parts of the next checkpoint; return the digests to be sent."""
+        ...
+
+    def put_part(self, name: TaskName, lease_id: str, part: Part, content: Iterator[bytes]) -> None:
+        """Send the bytes of an announced part."""
+        ...
+
+    def commit(self, name: TaskName, request: CommitRequest) -> CheckpointRecord:
+        """Commit a checkpoint whose parts have been sent."""
+        ...
+
+    def latest(self, name: TaskName, skip: Sequence[str]) -> LatestCheckpoint:
+        """Return the checkpoint to resume from, without those to skip."""
+        ...
+
+    def set_aside(self, name: TaskName, request: SetAsideRequest) -> CheckpointRecord:
+        """Tell that a checkpoint is of no use."""
+        ...
+
+    def get_part(self, name: TaskName, part: Part, to: Path) -> None:
+        """Download a part into a file, verified."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What an attempt works with; `connect` opens a further client with a timeout in seconds."""
+    """What an attempt works with; `connect` opens a further client with a timeout in seconds.
+
+    With `checkpoints`, those of attempts go through the coordinator's store.
+    """
 
     client: Coordinator
     connect: Callable[[float], AbstractContextManager[Coordinator]]
     launcher: Launcher
+    checkpoints: CheckpointCalls | None = None
