@@ -7,7 +7,8 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,6 +33,7 @@ class SqliteStore:
     def __init__(self, path: Path, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         self.path = path.absolute()
         self._broken: str | None = None
+        self.on_commit: Callable[[float], None] | None = None
         self._identities: dict[Path, tuple[int, int]] = {}
         with _explained(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +75,10 @@ class SqliteStore:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             yield self._tx
+            began_s = time.perf_counter()
             self._db.execute("COMMIT")
+            if self.on_commit is not None:
+                self.on_commit(time.perf_counter() - began_s)
         except _OURS_TO_FIX:
             self._roll_back()
             raise

@@ -1,8 +1,11 @@
 """Tables and indexes of the SQLite ledger."""
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 # What leads from each older version to the one after it.
-UPGRADES = {1: "ALTER TABLE tasks ADD COLUMN same_run INTEGER NOT NULL DEFAULT 0"}
+UPGRADES = {
+    1: "ALTER TABLE tasks ADD COLUMN same_run INTEGER NOT NULL DEFAULT 0",
+    2: "CREATE INDEX jobs_open ON jobs (seq) WHERE state IN ('PENDING','RUNNING')",
+}
 
 SCHEMA = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
@@ -26,6 +29,7 @@ CREATE TABLE jobs (
     failed INTEGER NOT NULL,
     cancelled INTEGER NOT NULL
 );
+CREATE INDEX jobs_open ON jobs (seq) WHERE state IN ('PENDING','RUNNING');
 
 CREATE TABLE specs (job_id TEXT PRIMARY KEY, spec TEXT NOT NULL);
 

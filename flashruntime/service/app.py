@@ -18,11 +18,14 @@ from flashruntime.clock import SystemClock
 from flashruntime.config import CoordinatorSettings
 from flashruntime.errors import FlashError
 from flashruntime.service import jsonlog
-from flashruntime.service.core import Core
+from flashruntime.service.core import DATABASE, Core
 from flashruntime.service.errors import add_handlers
-from flashruntime.service.routes import artifacts, health, jobs, leases, nodes
+from flashruntime.service.observe import Observed
+from flashruntime.service.requests import AroundRequests
+from flashruntime.service.routes import artifacts, health, jobs, leases, metrics, nodes, page
 from flashruntime.service.services import Services
 from flashruntime.service.sweeper import Sweeper
+from flashruntime.service.watching import Watching
 
 log = logging.getLogger(__name__)
 PREFIX = "/v1alpha1"
@@ -55,21 +58,34 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     with jsonlog.running():
         settings = CoordinatorSettings.from_env()
         core = Core(settings, SystemClock())
-        async with _running(core):
+        core.on_commit = app.state.observed.committed
+        watching = Watching(settings.ledger_dir / DATABASE, core.closing, app.state.observed)
+        async with _running(core), watching.running(core.changed):
             app.state.services = Services(core)
+            app.state.watching = watching
             where = {"ledger": settings.ledger_dir, "artifacts": settings.artifact_dir}
             log.info("ready", extra={"event": "coordinator_ready", **where})
             yield
         log.info("stopped", extra={"event": "coordinator_stopped"})
 
 
+class Coordinator(FastAPI):
+    """The application, observed around everything else, its answers to errors included."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return the application with all its layers."""
+        return AroundRequests(super().build_middleware_stack(), self.state.observed)
+
+
 def create_app() -> FastAPI:
     """Assemble the application; it reads its settings when it starts."""
-    app = FastAPI(title="flashruntime coordinator", version="v1alpha1", lifespan=lifespan)
+    app = Coordinator(title="flashruntime coordinator", version="v1alpha1", lifespan=lifespan)
+    app.state.observed = Observed()
     app.router.redirect_slashes = False
-    for part in (jobs, nodes, leases, artifacts):
-        app.include_router(part.router, prefix=PREFIX)
-    app.include_router(health.router)
+    for router in (jobs.router, nodes.router, leases.router, artifacts.router, page.api):
+        app.include_router(router, prefix=PREFIX)
+    for router in (health.router, metrics.router, page.router):
+        app.include_router(router)
     add_handlers(app)
     app.add_middleware(OneLineFailure)
     return app

@@ -44,6 +44,8 @@ class Core:
         self.judge = Judge(clock.monotonic_ns).decide
         self.work = Signal()
         self.closing = asyncio.Event()
+        self.changed = asyncio.Event()
+        self.on_commit: Callable[[float], None] | None = None
 
     async def open(self) -> None:
         """Take ledger and artifacts; every live lease gets its full time again."""
@@ -54,6 +56,7 @@ class Core:
         with ExitStack() as undo:
             store = SqliteStore(self._settings.ledger_dir / DATABASE)
             undo.callback(store.close)
+            store.on_commit = self.on_commit
             self.blobs.open()
             undo.callback(self.blobs.close)
             manager = LeaseManager(store, self.clock, self.judge)
@@ -76,8 +79,11 @@ class Core:
             await self.disk(check_room, directory)
 
     async def ledger(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a call of the manager on the ledger's thread."""
-        return await _on(self._ledger_thread, call, *args, **kwargs)
+        """Run a call of the manager on the ledger's thread; `changed` tells that one has ended."""
+        try:
+            return await _on(self._ledger_thread, call, *args, **kwargs)
+        finally:
+            self.changed.set()
 
     async def output(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work on the output of attempts, one call at a time."""

@@ -15,7 +15,8 @@ from flashruntime.protocol.tasks import (
     LeaseStatus,
     LogSize,
 )
-from flashruntime.service.routes import MAX_ID, Id, Running
+from flashruntime.service import jsonlog
+from flashruntime.service.routes import MAX_ID, Id, Running, Watcher
 from flashruntime.service.strict import StrictRoute, read_body
 
 router = APIRouter(tags=["leases"], route_class=StrictRoute)
@@ -31,17 +32,22 @@ async def claim(body: ClaimRequest, request: Request, services: Running) -> Leas
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
+    jsonlog.bind(node_id=body.node_id)
     lease = await services.attempts.claim(body, gone)
+    if lease is not None:
+        jsonlog.bind(lease_id=lease.lease_id, task_id=lease.task_id)
     return Response(status_code=204) if lease is None else lease
 
 
 @router.post("/attempts/{lease_id}/heartbeat")
 async def heartbeat(
-    lease_id: Id, services: Running, body: HeartbeatRequest | None = None
+    lease_id: Id, services: Running, watching: Watcher, body: HeartbeatRequest | None = None
 ) -> LeaseStatus:
     """Renew a lease; 410 once it is superseded, closed or cancelled: the attempt must stop."""
     body = body or HeartbeatRequest()
-    return await services.ledger(services.manager.heartbeat, lease_id, body)
+    status = await services.ledger(services.manager.heartbeat, lease_id, body)
+    watching.stepped(lease_id, body.step)
+    return status
 
 
 @router.put("/attempts/{lease_id}/logs")
