@@ -21,14 +21,13 @@ from flashruntime.service import jsonlog
 from flashruntime.service.core import DATABASE, Core
 from flashruntime.service.errors import add_handlers
 from flashruntime.service.observe import Observed
-from flashruntime.service.requests import AroundRequests
+from flashruntime.service.requests import PREFIX, AroundRequests
 from flashruntime.service.routes import artifacts, health, jobs, leases, metrics, nodes, page
 from flashruntime.service.services import Services
 from flashruntime.service.sweeper import Sweeper
 from flashruntime.service.watching import Watching
 
 log = logging.getLogger(__name__)
-PREFIX = "/v1alpha1"
 
 
 class OneLineFailure:

@@ -86,8 +86,7 @@ class Feed:
         self._observed.ledger = self._path
 
     async def close(self) -> None:
-        """End every stream and give up the connection."""
-        self.moved.fire()
+        """Give up the connection."""
         await self.ask(LedgerReader.close)
         self._thread.shutdown()
 

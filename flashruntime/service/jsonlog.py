@@ -59,7 +59,8 @@ class JsonLines(logging.Formatter):
             **{name: _plain(value) for name, value in extra.items()},
         }
         if record.exc_info:
-            line["trace"] = _plain("".join(traceback.format_exception(*record.exc_info)))
+            trace = "".join(traceback.format_exception(*record.exc_info))[-MAX_TEXT:]
+            line["trace"] = "\n".join(str(_plain(text)) for text in trace.splitlines())
         return json.dumps(line, allow_nan=False)
 
 

@@ -18,7 +18,8 @@ log = logging.getLogger(__name__)
 HEADER = b"x-request-id"
 UNKNOWN_ROUTE = "(none)"
 _VALID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
-_ARTIFACTS = "/v1alpha1/artifacts/"
+PREFIX = "/v1alpha1"
+_ARTIFACTS = f"{PREFIX}/artifacts/"
 _QUIET = frozenset(
     {
         "/v1alpha1/leases/claim",
@@ -97,7 +98,7 @@ class _Call:
         """Count the request and write its line."""
         seconds = time.perf_counter() - self._began_s
         scope, status = self._scope, self._status
-        route = getattr(scope.get("route"), "path", None) or UNKNOWN_ROUTE
+        route = _template(scope)
         method = scope["method"]
         self._observed.answered(method, route, status, None if self._streams else seconds)
         level = _level(method, route, status)
@@ -121,6 +122,15 @@ class _Call:
                 "client": client[0] if client else None,
             },
         )
+
+
+def _template(scope: Scope) -> str:
+    """Return the path of the route that answered, with the names of its parameters."""
+    path = getattr(scope.get("route"), "path", None)
+    if path is None:
+        return UNKNOWN_ROUTE
+    prefixed = path.startswith(PREFIX) or not scope["path"].startswith(PREFIX)
+    return str(path if prefixed else PREFIX + path)
 
 
 def _request_id(scope: Scope) -> str:

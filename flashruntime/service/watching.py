@@ -43,14 +43,20 @@ class Watching:
         tasks = [
             asyncio.create_task(self._feed.run(changed, self._closing)),
             asyncio.create_task(self._observed.measure_lag(self._closing)),
+            asyncio.create_task(self._end(changed)),
         ]
         try:
             yield
         finally:
             self._closing.set()
-            changed.set()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._feed.close()
+
+    async def _end(self, changed: asyncio.Event) -> None:
+        """Wake at the end whatever waits for news."""
+        await self._closing.wait()
+        changed.set()
+        self._feed.moved.fire()
 
     async def overview(self) -> str:
         """Return the coordinator and its newest and open jobs as JSON."""
