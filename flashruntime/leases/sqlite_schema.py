@@ -4,7 +4,7 @@ SCHEMA_VERSION = 3
 # What leads from each older version to the one after it.
 UPGRADES = {
     1: "ALTER TABLE tasks ADD COLUMN same_run INTEGER NOT NULL DEFAULT 0",
-    2: "CREATE INDEX jobs_open ON jobs (seq) WHERE state IN ('PENDING','RUNNING')",
+    2: "CREATE INDEX IF NOT EXISTS jobs_open ON jobs (seq) WHERE state IN ('PENDING','RUNNING')",
 }
 
 SCHEMA = """

@@ -72,6 +72,7 @@ class Watching:
                 "started_at": self._started_at.isoformat(),
                 "event_streams": self._observed.streams,
             },
+            "now": datetime.now(UTC).isoformat(),
             "last_event_id": self._jobs_of,
             "open": {"jobs": depth.jobs, "PENDING": depth.pending, "LEASED": depth.leased},
         }
