@@ -5,6 +5,7 @@ once and under the same idempotency key; all else raises and leaves the repetiti
 """
 
 import hashlib
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -55,6 +56,7 @@ from flashruntime.protocol.tasks import (
 Model = TypeVar("Model", bound=BaseModel)
 
 PREFIX = "/v1alpha1"
+REQUEST_ID = "X-Request-ID"
 CHUNK_BYTES = 1024 * 1024
 _IDLE_CONNECTION_S = 4.0
 _ERRORS: dict[int, type[FlashError]] = {404: NotFound, 409: Conflict, 410: Superseded}
@@ -238,14 +240,15 @@ class CoordinatorClient:
     @contextmanager
     def _open_artifact(self, key: str) -> Iterator[httpx.Response]:
         path = f"{PREFIX}/artifacts/{_key(key)}"
+        request_id = secrets.token_hex(8)
         try:
-            with self._http.stream("GET", path) as answer:
+            with self._http.stream("GET", path, headers={REQUEST_ID: request_id}) as answer:
                 if answer.status_code != 200:
                     answer.read()
                     _raise_for(answer)
                 yield answer
         except httpx.HTTPError as error:
-            raise self._unreachable("GET", path, error) from error
+            raise self._unreachable("GET", path, error, request_id) from error
 
     def _get(self, path: str, model: type[Model], **query: str | int | None) -> Model:
         return _parse(self._send("GET", path, params=_query(**query)), model)
@@ -274,18 +277,21 @@ class CoordinatorClient:
         headers: dict[str, str] | None = None,
         **options: Any,
     ) -> httpx.Response:
+        named = {REQUEST_ID: secrets.token_hex(8), **(headers or {})}
         if body is not None:
             options["content"] = _json(body)
-            headers = {"Content-Type": "application/json", **(headers or {})}
+            named["Content-Type"] = "application/json"
         try:
-            return self._http.request(method, PREFIX + path, headers=headers, **options)
+            return self._http.request(method, PREFIX + path, headers=named, **options)
         except httpx.HTTPError as error:
-            raise self._unreachable(method, path, error) from error
+            raise self._unreachable(method, path, error, named[REQUEST_ID]) from error
 
-    def _unreachable(self, method: str, path: str, error: Exception) -> CoordinatorUnreachable:
+    def _unreachable(
+        self, method: str, path: str, error: Exception, request_id: str
+    ) -> CoordinatorUnreachable:
         return CoordinatorUnreachable(
             f"cannot reach {self.base_url}: {error or type(error).__name__}; check the address and "
-            f"that the coordinator runs ({method} {path})"
+            f"that the coordinator runs ({method} {path}, request {request_id})"
         )
 
 
@@ -316,6 +322,8 @@ def _raise_for(answer: httpx.Response) -> NoReturn:
         server = answer.request.url.copy_with(raw_path=b"/")
         detail = f"{server} knows no such address; is this a coordinator?"
     message = f"{answer.request.method} {answer.request.url.path}: {answer.status_code} {detail}"
+    if answer.status_code >= 500 or answer.status_code in {409, 410}:
+        message += f" (request {answer.request.headers.get(REQUEST_ID)})"
     if answer.status_code >= 500 or answer.status_code < 400:
         raise CoordinatorUnreachable(message)
     raise _ERRORS.get(answer.status_code, InvalidInput)(message)

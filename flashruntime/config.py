@@ -19,6 +19,8 @@ DEFAULT_COORDINATOR_URL = "http://127.0.0.1:8000"
 DEFAULT_DATA_DIR = Path("flashruntime-data")
 DEFAULT_MAX_ARTIFACT_BYTES = 16 * 1024**3
 DEFAULT_NOTICE_S = 20.0
+DEFAULT_LOG_LEVEL = "info"
+LOG_LEVELS = ("debug", "info", "warning", "error")
 _NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _URL = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 
@@ -30,6 +32,7 @@ class CoordinatorSettings:
     ledger_dir: Path
     artifact_dir: Path
     max_artifact_bytes: int = DEFAULT_MAX_ARTIFACT_BYTES
+    log_level: str = DEFAULT_LOG_LEVEL
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "CoordinatorSettings":
@@ -40,6 +43,7 @@ class CoordinatorSettings:
             max_artifact_bytes=_whole(
                 env, "FLASHML_MAX_ARTIFACT_BYTES", DEFAULT_MAX_ARTIFACT_BYTES
             ),
+            log_level=_log_level(env),
         )
 
 
@@ -55,6 +59,7 @@ class WorkerSettings:
     work_dir: Path
     node_id: str
     notice_s: float = DEFAULT_NOTICE_S
+    log_level: str = DEFAULT_LOG_LEVEL
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "WorkerSettings":
@@ -65,6 +70,7 @@ class WorkerSettings:
             work_dir=_path(env, "FLASHML_WORK_DIR", "work"),
             node_id=_node_id(env),
             notice_s=_seconds(env, "FLASHML_NOTICE_S", DEFAULT_NOTICE_S),
+            log_level=_log_level(env),
         )
 
 
@@ -118,6 +124,13 @@ def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
             f"{name}={text!r} must be a number of seconds, 0 or more; set it to e.g. {default:g}"
         )
     return float(text)
+
+
+def _log_level(env: Mapping[str, str]) -> str:
+    text = env.get("FLASHML_LOG_LEVEL") or DEFAULT_LOG_LEVEL
+    if text.lower() not in LOG_LEVELS:
+        raise ConfigError(f"FLASHML_LOG_LEVEL={text!r} must be one of {', '.join(LOG_LEVELS)}")
+    return text.lower()
 
 
 def _node_id(env: Mapping[str, str]) -> str:

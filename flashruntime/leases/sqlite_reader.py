@@ -31,7 +31,7 @@ _JOBS = """SELECT json_group_array(json_object('job_id',job_id,'name',name,'stat
     FROM (SELECT * FROM (SELECT * FROM jobs WHERE state IN ('PENDING','RUNNING')
         ORDER BY seq DESC LIMIT :limit)
     UNION SELECT * FROM (SELECT * FROM jobs ORDER BY seq DESC LIMIT :limit) ORDER BY seq DESC)"""
-_DEPTH = """SELECT count(*), ifnull(sum(pending),0), ifnull(sum(leased),0) FROM jobs
+DEPTH = """SELECT count(*), ifnull(sum(pending),0), ifnull(sum(leased),0) FROM jobs
     WHERE state IN ('PENDING','RUNNING')"""
 _GRID = """SELECT group_concat(mark,''), group_concat(tries,'') FROM (
     SELECT CASE WHEN state='CANCELLED' THEN 'X' WHEN state='PENDING' AND not_before_ns>0 THEN 'W'
@@ -146,7 +146,7 @@ class LedgerReader:
 
     def depth(self) -> Depth:
         """Return how much the open jobs have before them."""
-        jobs, pending, leased = self._one(_DEPTH, {})
+        jobs, pending, leased = self._one(DEPTH, {})
         return Depth(int(str(jobs)), int(str(pending)), int(str(leased)))
 
     def grid(self, job_id: str) -> Grid:

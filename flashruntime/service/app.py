@@ -54,8 +54,8 @@ class OneLineFailure:
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Run a coordinator with the settings of the environment."""
-    with jsonlog.running():
-        settings = CoordinatorSettings.from_env()
+    settings = CoordinatorSettings.from_env()
+    with jsonlog.running(level=settings.log_level):
         core = Core(settings, SystemClock())
         core.on_commit = app.state.observed.committed
         watching = Watching(settings.ledger_dir / DATABASE, core.closing, app.state.observed)

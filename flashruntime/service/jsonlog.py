@@ -80,9 +80,9 @@ class _Lossy(QueueHandler):
 
 
 @contextmanager
-def running(stream: TextIO = sys.stdout, level: int = logging.INFO) -> Iterator[None]:
+def running(stream: TextIO = sys.stdout, level: str = "info") -> Iterator[None]:
     """Send the logs of flashruntime and uvicorn to `stream`, inside the block by the thread."""
-    logging.getLogger("flashruntime").setLevel(level)
+    logging.getLogger("flashruntime").setLevel(level.upper())
     formatter = JsonLines()
     queue: Queue[logging.LogRecord] = Queue(MAX_WAITING_LINES)
     _use(_Lossy(queue), formatter)

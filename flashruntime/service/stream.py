@@ -6,7 +6,7 @@ the ledger for what lies further back. A reader that is slow therefore costs no 
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 
 from flashruntime.errors import StoreUnavailable
@@ -54,7 +54,7 @@ class EventStreams:
         self.heartbeat_s = HEARTBEAT_S
         self.most = MAX_STREAMS
 
-    async def open(self, wanted: Wanted, after: int) -> AsyncIterator[bytes]:
+    async def open(self, wanted: Wanted, after: int) -> AsyncGenerator[bytes, None]:
         """Return a stream of the events beyond the id `after`; TooManyStreams."""
         if self._observed.streams >= self.most:
             raise TooManyStreams(
@@ -64,7 +64,7 @@ class EventStreams:
         await self._feed.refresh()
         return self._lines(wanted, min(after, self._feed.recent.last_id))
 
-    async def _lines(self, wanted: Wanted, cursor: int) -> AsyncIterator[bytes]:
+    async def _lines(self, wanted: Wanted, cursor: int) -> AsyncGenerator[bytes, None]:
         self._observed.streams += 1
         try:
             yield f"retry: {RETRY_MS}\nid: {cursor}\n\n".encode()

@@ -28,6 +28,7 @@ class Watching:
     def __init__(self, ledger: Path, closing: asyncio.Event, observed: Observed) -> None:
         self._closing = closing
         self._observed = observed
+        self.registry = observed.registry
         self._feed = Feed(ledger, observed)
         self.streams = EventStreams(self._feed, closing, observed)
         self._instance = secrets.token_hex(8)
