@@ -79,6 +79,7 @@ class CoordinatorClient:
             trust_env=False,
             headers={"Authorization": f"Bearer {token}"} if token else None,
             limits=httpx.Limits(keepalive_expiry=_IDLE_CONNECTION_S),
+            event_hooks={"request": [_name]},
         )
 
     def __enter__(self) -> Self:
@@ -240,15 +241,14 @@ class CoordinatorClient:
     @contextmanager
     def _open_artifact(self, key: str) -> Iterator[httpx.Response]:
         path = f"{PREFIX}/artifacts/{_key(key)}"
-        request_id = secrets.token_hex(8)
         try:
-            with self._http.stream("GET", path, headers={REQUEST_ID: request_id}) as answer:
+            with self._http.stream("GET", path) as answer:
                 if answer.status_code != 200:
                     answer.read()
                     _raise_for(answer)
                 yield answer
         except httpx.HTTPError as error:
-            raise self._unreachable("GET", path, error, request_id) from error
+            raise self._unreachable("GET", path, error) from error
 
     def _get(self, path: str, model: type[Model], **query: str | int | None) -> Model:
         return _parse(self._send("GET", path, params=_query(**query)), model)
@@ -277,22 +277,29 @@ class CoordinatorClient:
         headers: dict[str, str] | None = None,
         **options: Any,
     ) -> httpx.Response:
-        named = {REQUEST_ID: secrets.token_hex(8), **(headers or {})}
         if body is not None:
             options["content"] = _json(body)
-            named["Content-Type"] = "application/json"
+            headers = {"Content-Type": "application/json", **(headers or {})}
         try:
-            return self._http.request(method, PREFIX + path, headers=named, **options)
+            return self._http.request(method, PREFIX + path, headers=headers, **options)
         except httpx.HTTPError as error:
-            raise self._unreachable(method, path, error, named[REQUEST_ID]) from error
+            raise self._unreachable(method, path, error) from error
 
     def _unreachable(
-        self, method: str, path: str, error: Exception, request_id: str
+        self, method: str, path: str, error: httpx.HTTPError
     ) -> CoordinatorUnreachable:
         return CoordinatorUnreachable(
             f"cannot reach {self.base_url}: {error or type(error).__name__}; check the address and "
-            f"that the coordinator runs ({method} {path}, request {request_id})"
+            f"that the coordinator runs ({method} {path}, {_request_of(error.request)})"
         )
+
+
+def _name(request: httpx.Request) -> None:
+    request.headers[REQUEST_ID] = secrets.token_hex(8)
+
+
+def _request_of(request: httpx.Request) -> str:
+    return f"request {request.headers[REQUEST_ID]}"
 
 
 def _json(body: BaseModel) -> bytes:
@@ -323,7 +330,7 @@ def _raise_for(answer: httpx.Response) -> NoReturn:
         detail = f"{server} knows no such address; is this a coordinator?"
     message = f"{answer.request.method} {answer.request.url.path}: {answer.status_code} {detail}"
     if answer.status_code >= 500 or answer.status_code in {409, 410}:
-        message += f" (request {answer.request.headers.get(REQUEST_ID)})"
+        message += f" ({_request_of(answer.request)})"
     if answer.status_code >= 500 or answer.status_code < 400:
         raise CoordinatorUnreachable(message)
     raise _ERRORS.get(answer.status_code, InvalidInput)(message)

@@ -113,6 +113,10 @@ class Observed:
         self.events = made.counter(
             "flashruntime_events_total", "Events of the ledger by type.", ("type",)
         )
+        self._recovered()
+
+    def _recovered(self) -> None:
+        made = self.registry
         made.gauge(
             "flashruntime_tasks",
             "Tasks of open jobs that wait to be claimed or are held under a lease.",

@@ -73,8 +73,14 @@ def test_l20_a_line_is_json_whatever_a_request_holds(
 
 @pytest.mark.parametrize(
     ("method", "status", "level"),
-    [("GET", 200, "debug"), ("GET", 404, "info"), ("POST", 200, "info"), ("PUT", 503, "warning"), ("GET", 500, "error")],
-)  # fmt: skip
+    [
+        ("GET", 200, "debug"),
+        ("GET", 404, "info"),
+        ("POST", 200, "info"),
+        ("PUT", 503, "warning"),
+        ("GET", 500, "error"),
+    ],
+)
 def test_what_is_refused_or_changes_something_is_told(method: str, status: int, level: str) -> None:
     (line,) = line_of({"method": method}, status)
     assert line["level"] == level

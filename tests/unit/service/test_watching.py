@@ -202,9 +202,8 @@ async def events_of(stage: Stage, wanted: Wanted, after: int, count: int) -> lis
     stream = await stage.watching.streams.open(wanted, after)
     try:
         async for block in stream:
-            for line in block.decode().splitlines():
-                if line.startswith("data: "):
-                    found.append(Event.model_validate_json(line[6:]))
+            lines = [line for line in block.decode().splitlines() if line.startswith("data: ")]
+            found += [Event.model_validate_json(line[6:]) for line in lines]
             if len(found) >= count:
                 return found
     finally:
@@ -334,9 +333,9 @@ def test_a_request_id_names_the_request_in_answer_and_error(tmp_path: Path) -> N
 
 def test_the_queue_is_counted_by_open_jobs_alone(tmp_path: Path) -> None:
     """However many jobs have ended and however many tasks there are: an index holds the open."""
-    with closing(SqliteStore(tmp_path / DATABASE)):
-        with closing(sqlite3.connect(tmp_path / DATABASE)) as db:
-            plan = db.execute(f"EXPLAIN QUERY PLAN {DEPTH}").fetchall()
+    SqliteStore(tmp_path / DATABASE).close()
+    with closing(sqlite3.connect(tmp_path / DATABASE)) as db:
+        plan = db.execute(f"EXPLAIN QUERY PLAN {DEPTH}").fetchall()
     assert ["jobs USING INDEX jobs_open" in step[-1] for step in plan] == [True]
 
 
