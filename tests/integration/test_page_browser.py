@@ -9,7 +9,6 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from browser import Browser, Page
 
 from flashruntime.client import CoordinatorClient
 from flashruntime.protocol.failures import EndedBy, Evidence
@@ -23,6 +22,7 @@ from flashruntime.protocol.tasks import (
     Lease,
 )
 from flashruntime.testing import CoordinatorProcess
+from tests.integration.browser import Browser, Page
 
 pytestmark = pytest.mark.integration
 HOSTILE = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
@@ -254,8 +254,12 @@ RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 390], ids=["wide", "narrow"])
 def test_axe_finds_nothing(
-    browser: Browser, coordinator: CoordinatorProcess, client: CoordinatorClient, dark: bool, width: int
-) -> None:  # fmt: skip
+    browser: Browser,
+    coordinator: CoordinatorProcess,
+    client: CoordinatorClient,
+    dark: bool,
+    width: int,
+) -> None:
     """Roles, names, landmarks and contrast hold in both themes, with a task's attempts open."""
     job = submitted(client, f"axe {dark} {width}", tasks=3)
     evidence = Evidence(ended_by=EndedBy.EXIT, exit_code=1)
