@@ -9,25 +9,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from tempfile import NamedTemporaryFile
+from typing import Any, BinaryIO, NoReturn, Self, TypeVar, cast
+from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from flashruntime.answers import (
-    Model,
-    json_of,
-    key_of,
-    name,
-    parse,
-    query_of,
-    raise_for,
-    replacing,
-    request_of,
-    segment,
+from flashruntime.errors import (
+    ArtifactCorrupt,
+    Conflict,
+    CoordinatorUnreachable,
+    FlashError,
+    InvalidInput,
+    NotFound,
+    Superseded,
 )
-from flashruntime.errors import ArtifactCorrupt, CoordinatorUnreachable
+from flashruntime.protocol.base import check_key
 from flashruntime.protocol.events import EventPage
 from flashruntime.protocol.jobs import JobPage, JobRecord, JobSpec
 from flashruntime.protocol.nodes import (
@@ -53,9 +52,12 @@ from flashruntime.protocol.tasks import (
     TaskRecord,
 )
 
+Model = TypeVar("Model", bound=BaseModel)
+
 PREFIX = "/v1alpha1"
 CHUNK_BYTES = 1024 * 1024
 _IDLE_CONNECTION_S = 4.0
+_ERRORS: dict[int, type[FlashError]] = {404: NotFound, 409: Conflict, 410: Superseded}
 
 
 class CoordinatorClient:
@@ -75,7 +77,6 @@ class CoordinatorClient:
             trust_env=False,
             headers={"Authorization": f"Bearer {token}"} if token else None,
             limits=httpx.Limits(keepalive_expiry=_IDLE_CONNECTION_S),
-            event_hooks={"request": [name]},
         )
 
     def __enter__(self) -> Self:
@@ -105,7 +106,7 @@ class CoordinatorClient:
 
     def job(self, job_id: str) -> JobRecord:
         """Return a job."""
-        return self._get(f"/jobs/{segment(job_id)}", JobRecord)
+        return self._get(f"/jobs/{_segment(job_id)}", JobRecord)
 
     def jobs(self, most: int | None = None) -> list[JobRecord]:
         """Return all jobs, or the newest `most`, newest first."""
@@ -118,7 +119,7 @@ class CoordinatorClient:
 
     def tasks(self, job_id: str) -> list[TaskRecord]:
         """Return all tasks of a job in index order."""
-        path = f"/jobs/{segment(job_id)}/tasks"
+        path = f"/jobs/{_segment(job_id)}/tasks"
         page = self._get(path, TaskPage)
         found = page.items
         while page.next is not None:
@@ -128,7 +129,7 @@ class CoordinatorClient:
 
     def events(self, job_id: str | None, after: int = 0, limit: int = 1000) -> EventPage:
         """Return up to `limit` events of a job (None: of all) with ids above `after`, in order."""
-        path = "/events" if job_id is None else f"/jobs/{segment(job_id)}/events"
+        path = "/events" if job_id is None else f"/jobs/{_segment(job_id)}/events"
         return self._get(path, EventPage, after=after, limit=limit)
 
     def logs(
@@ -139,17 +140,17 @@ class CoordinatorClient:
         attempt: int | None = None,
     ) -> str:
         """Return the last lines of the newest attempt of each task, or of the one named."""
-        path = f"/jobs/{segment(job_id)}/logs"
-        query = query_of(tail_lines=tail_lines, task=task, attempt=attempt)
+        path = f"/jobs/{_segment(job_id)}/logs"
+        query = _query(tail_lines=tail_lines, task=task, attempt=attempt)
         return self._send("GET", path, params=query).text
 
     def artifacts(self, job_id: str) -> list[ArtifactRecord]:
         """Return the objects that the accepted results of a job refer to."""
-        return self._get(f"/jobs/{segment(job_id)}/artifacts", ArtifactPage).items
+        return self._get(f"/jobs/{_segment(job_id)}/artifacts", ArtifactPage).items
 
     def cancel(self, job_id: str) -> JobRecord:
         """Cancel a job; a job that has ended stays as it is."""
-        return self._post(f"/jobs/{segment(job_id)}/cancel", None, JobRecord)
+        return self._post(f"/jobs/{_segment(job_id)}/cancel", None, JobRecord)
 
     def register(self, registration: NodeRegistration) -> NodeRegistered:
         """Introduce a worker; each call opens a session of its own."""
@@ -157,7 +158,7 @@ class CoordinatorClient:
 
     def node_heartbeat(self, node_id: str, beat: NodeHeartbeat | None = None) -> NodeRecord:
         """Send a worker's sign of life."""
-        path = f"/nodes/{segment(node_id)}/heartbeat"
+        path = f"/nodes/{_segment(node_id)}/heartbeat"
         return self._post(path, beat or NodeHeartbeat(), NodeRecord)
 
     def nodes(self) -> list[NodeRecord]:
@@ -168,11 +169,11 @@ class CoordinatorClient:
         """Ask for a task, waiting up to `request.wait_s`; None if there is none."""
         timeout_s = httpx.Timeout(self._timeout_s, read=self._timeout_s + request.wait_s)
         answer = self._send("POST", "/leases/claim", body=request, timeout=timeout_s)
-        return None if answer.status_code == 204 else parse(answer, Lease)
+        return None if answer.status_code == 204 else _parse(answer, Lease)
 
     def heartbeat(self, lease_id: str, request: HeartbeatRequest | None = None) -> LeaseStatus:
         """Renew a lease; Superseded means that the attempt must stop."""
-        path = f"/attempts/{segment(lease_id)}/heartbeat"
+        path = f"/attempts/{_segment(lease_id)}/heartbeat"
         return self._post(path, request or HeartbeatRequest(), LeaseStatus)
 
     def append_log(self, lease_id: str, offset: int, data: bytes) -> int:
@@ -180,42 +181,42 @@ class CoordinatorClient:
 
         A repeated offset is harmless. After a gap the answer is less than `offset`: go on there.
         """
-        path = f"/attempts/{segment(lease_id)}/logs"
+        path = f"/attempts/{_segment(lease_id)}/logs"
         answer = self._exchange("PUT", path, params={"offset": offset}, content=data)
         if not (answer.is_success or answer.status_code == 409):
-            raise_for(answer)
-        return parse(answer, LogSize).size
+            _raise_for(answer)
+        return _parse(answer, LogSize).size
 
     def complete(self, lease_id: str, request: CompleteRequest) -> CompleteAnswer:
         """Hand in the result of an attempt; a superseded one is answered, not accepted."""
-        return self._post(f"/attempts/{segment(lease_id)}/complete", request, CompleteAnswer)
+        return self._post(f"/attempts/{_segment(lease_id)}/complete", request, CompleteAnswer)
 
     def fail(self, lease_id: str, request: FailRequest) -> FailAnswer:
         """Report that an attempt failed; return what the policy decided."""
-        return self._post(f"/attempts/{segment(lease_id)}/fail", request, FailAnswer)
+        return self._post(f"/attempts/{_segment(lease_id)}/fail", request, FailAnswer)
 
     def put_artifact(self, key: str, source: Path | bytes) -> ArtifactRecord:
         """Upload bytes or a file under `key`; bytes that change on the way are refused.
 
         A file must not change while it is sent.
         """
-        path = f"/artifacts/{key_of(key)}"
+        path = f"/artifacts/{_key(key)}"
         if isinstance(source, bytes):
             headers = {"X-Sha256": hashlib.sha256(source).hexdigest()}
-            return parse(self._send("PUT", path, content=source, headers=headers), ArtifactRecord)
+            return _parse(self._send("PUT", path, content=source, headers=headers), ArtifactRecord)
         with source.open("rb") as file:
             headers = {"X-Sha256": hashlib.file_digest(file, "sha256").hexdigest()}
             headers["Content-Length"] = str(file.tell())
             file.seek(0)
             chunks = iter(partial(file.read, CHUNK_BYTES), b"")
-            return parse(self._send("PUT", path, content=chunks, headers=headers), ArtifactRecord)
+            return _parse(self._send("PUT", path, content=chunks, headers=headers), ArtifactRecord)
 
     def get_artifact(self, key: str, to: Path, sha256: str | None = None) -> ArtifactRecord:
         """Download an object into the file `to`, which appears whole or not at all.
 
         Raises ArtifactCorrupt unless the bytes hash to the coordinator's digest, and to `sha256`.
         """
-        with replacing(to) as part, self._open_artifact(key) as answer:
+        with _replacing(to) as part, self._open_artifact(key) as answer:
             digest, size_bytes = hashlib.sha256(), 0
             for chunk in answer.iter_bytes(CHUNK_BYTES):
                 digest.update(chunk)
@@ -228,7 +229,7 @@ class CoordinatorClient:
                     f"coordinator states {stated}, expected {sha256 or 'the same'}; fetch it again"
                 )
         return ArtifactRecord(
-            uri=f"{PREFIX}/artifacts/{key_of(key)}",
+            uri=f"{PREFIX}/artifacts/{_key(key)}",
             object_key=key,
             sha256=found,
             size_bytes=size_bytes,
@@ -236,18 +237,18 @@ class CoordinatorClient:
 
     @contextmanager
     def _open_artifact(self, key: str) -> Iterator[httpx.Response]:
-        path = f"{PREFIX}/artifacts/{key_of(key)}"
+        path = f"{PREFIX}/artifacts/{_key(key)}"
         try:
             with self._http.stream("GET", path) as answer:
                 if answer.status_code != 200:
                     answer.read()
-                    raise_for(answer)
+                    _raise_for(answer)
                 yield answer
         except httpx.HTTPError as error:
             raise self._unreachable("GET", path, error) from error
 
     def _get(self, path: str, model: type[Model], **query: str | int | None) -> Model:
-        return parse(self._send("GET", path, params=query_of(**query)), model)
+        return _parse(self._send("GET", path, params=_query(**query)), model)
 
     def _post(
         self,
@@ -256,12 +257,12 @@ class CoordinatorClient:
         model: type[Model],
         headers: dict[str, str] | None = None,
     ) -> Model:
-        return parse(self._send("POST", path, body=body, headers=headers), model)
+        return _parse(self._send("POST", path, body=body, headers=headers), model)
 
     def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
         answer = self._exchange(method, path, **options)
         if not answer.is_success:
-            raise_for(answer)
+            _raise_for(answer)
         return answer
 
     def _exchange(
@@ -274,17 +275,76 @@ class CoordinatorClient:
         **options: Any,
     ) -> httpx.Response:
         if body is not None:
-            options["content"] = json_of(body)
+            options["content"] = _json(body)
             headers = {"Content-Type": "application/json", **(headers or {})}
         try:
             return self._http.request(method, PREFIX + path, headers=headers, **options)
         except httpx.HTTPError as error:
             raise self._unreachable(method, path, error) from error
 
-    def _unreachable(
-        self, method: str, path: str, error: httpx.HTTPError
-    ) -> CoordinatorUnreachable:
+    def _unreachable(self, method: str, path: str, error: Exception) -> CoordinatorUnreachable:
         return CoordinatorUnreachable(
             f"cannot reach {self.base_url}: {error or type(error).__name__}; check the address and "
-            f"that the coordinator runs ({method} {path}, {request_of(error.request)})"
+            f"that the coordinator runs ({method} {path})"
         )
+
+
+def _json(body: BaseModel) -> bytes:
+    try:
+        return body.model_dump_json().encode()
+    except ValueError as error:
+        raise InvalidInput(f"{type(body).__name__} cannot be written as JSON: {error}") from error
+
+
+def _parse(answer: httpx.Response, model: type[Model]) -> Model:
+    try:
+        return model.model_validate_json(answer.content)
+    except ValidationError as error:
+        raise CoordinatorUnreachable(
+            f"{answer.request.method} {answer.request.url}: the answer is not a "
+            f"{model.__name__}; is this a coordinator of the same version? ({error})"
+        ) from error
+
+
+def _raise_for(answer: httpx.Response) -> NoReturn:
+    try:
+        fields = answer.json()
+        detail, ours = str(fields["detail"]), "code" in fields
+    except (ValueError, KeyError, TypeError):
+        detail, ours = answer.text[:500], False
+    if answer.status_code == 404 and not ours:
+        server = answer.request.url.copy_with(raw_path=b"/")
+        detail = f"{server} knows no such address; is this a coordinator?"
+    message = f"{answer.request.method} {answer.request.url.path}: {answer.status_code} {detail}"
+    if answer.status_code >= 500 or answer.status_code < 400:
+        raise CoordinatorUnreachable(message)
+    raise _ERRORS.get(answer.status_code, InvalidInput)(message)
+
+
+def _segment(identifier: str) -> str:
+    if not identifier or identifier in {".", ".."}:
+        raise InvalidInput(f"an id must not be {identifier!r}; take it from the coordinator")
+    return quote(identifier, safe="")
+
+
+def _key(key: str) -> str:
+    try:
+        return quote(check_key(key), safe="/")
+    except ValueError as error:
+        raise InvalidInput(str(error)) from error
+
+
+def _query(**values: str | int | None) -> dict[str, str | int]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+@contextmanager
+def _replacing(to: Path) -> Iterator[BinaryIO]:
+    with NamedTemporaryFile(dir=to.parent, prefix=f".{to.name[:64]}.", delete=False) as part:
+        try:
+            yield cast(BinaryIO, part)
+            part.flush()
+            Path(part.name).replace(to)
+        except BaseException:
+            Path(part.name).unlink(missing_ok=True)
+            raise
