@@ -13,13 +13,16 @@ import time
 from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from flashruntime import __version__
 from flashruntime.leases.sqlite_reader import Depth, LedgerEvent
 from flashruntime.protocol.events import EventType
 from flashruntime.service.metrics import Labels, Registry
 
+T = TypeVar("T")
 NS_PER_S = 1_000_000_000
+SESSION_ENDED = "session_ended"
 LAG_PERIOD_S = 0.5
 MAX_TRACKED = 100_000
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
@@ -50,6 +53,7 @@ class Observed:
         self.streams = 0
         self.in_progress = 0
         self.ledger: Path | None = None
+        self.ended_ns: dict[str, int] = {}
         self._requests()
         self._leases()
         self._storage()
@@ -267,7 +271,7 @@ class RecoveryTimes:
         self._observed.recovery_s.observe(max(0, ns) / NS_PER_S, until)
 
 
-def _remember(kept: dict[str, tuple[int, int]], key: str, value: tuple[int, int]) -> None:
+def _remember(kept: dict[str, T], key: str, value: T) -> None:
     kept[key] = value
     if len(kept) > MAX_TRACKED:
         for oldest in list(islice(kept, MAX_TRACKED // 10)):
@@ -282,11 +286,17 @@ def _expired(observed: Observed, event: LedgerEvent) -> None:
     data = json.loads(event.data_json)
     reason = str(data.get("reason") or "unknown")
     observed.expired.inc(reason)
-    silent_s = data.get("silent_s")
-    if silent_s is None and event.heard_ns is not None:
-        silent_s = (event.mono_ns - event.heard_ns) / NS_PER_S
-    if isinstance(silent_s, int | float) and silent_s >= 0:
-        observed.detection_s.observe(silent_s, reason)
+    since_ns = event.heard_ns
+    if reason == SESSION_ENDED:
+        since_ns = observed.ended_ns.get(str(data.get("node_id")), since_ns)
+    if since_ns is not None and event.mono_ns >= since_ns:
+        observed.detection_s.observe((event.mono_ns - since_ns) / NS_PER_S, reason)
+
+
+def _session_ended(observed: Observed, event: LedgerEvent) -> None:
+    data = json.loads(event.data_json)
+    if isinstance(data.get("ended_ns"), int):
+        _remember(observed.ended_ns, str(data.get("node_id")), data["ended_ns"])
 
 
 def _accepted(observed: Observed, event: LedgerEvent) -> None:
@@ -298,6 +308,7 @@ def _accepted(observed: Observed, event: LedgerEvent) -> None:
 _COUNTED: dict[str, Callable[[Observed, LedgerEvent], None]] = {
     EventType.JOB_ACCEPTED: _accepted,
     EventType.LEASE_EXPIRED: _expired,
+    "NODE_SESSION_ENDED": _session_ended,
     EventType.LEASE_CLAIMED: lambda observed, _: observed.claims.inc("granted"),
     EventType.TASK_COMMIT_ACCEPTED: lambda observed, _: observed.commits.inc("accepted"),
     EventType.TASK_COMMIT_REJECTED: lambda observed, _: observed.commits.inc("rejected"),

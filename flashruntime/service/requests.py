@@ -30,6 +30,7 @@ _QUIET = frozenset(
         "/v1alpha1/artifacts/{key:anytext}",
     }
 )
+_STREAMS = (b"text/event-stream", b"application/x-ndjson")
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -86,8 +87,7 @@ class _Call:
             self._status = message["status"]
             headers = [*message.get("headers", ()), self._header]
             self._streams = any(
-                name == b"content-type" and value.startswith(b"text/event-stream")
-                for name, value in headers
+                name == b"content-type" and value.startswith(_STREAMS) for name, value in headers
             )
             message = {**message, "headers": headers}
         elif self._scope["path"].startswith(_ARTIFACTS) and self._status < 300:

@@ -51,12 +51,12 @@ export function showNodes(model) {
     el("th", { scope: "row", title: node.node_id }, node.node_id), el("td", {}, el("span", { class: "dotted" })), el("td"), el("td", { class: "number" }), el("td", { class: "number" })),
   (row, node) => {
     const [, state, heard, held, gone] = row.children;
-    const tags = [node.cordoned && "cordoned", node.draining && "draining"].filter(Boolean);
+    const tags = [node.connected === false && node.status === "live" && "no session", node.duty !== "active" && node.duty].filter(Boolean);
     text(state.firstChild, [node.status === "live" ? "alive" : node.status, ...tags].join(", "));
     state.firstChild.dataset.tone = node.status === "live" ? (tags.length ? "warn" : "good") : "bad";
     text(heard, `${duration(node.idle_s * 1000)} ago`);
-    const slots = Number.isInteger(node.slots) ? ` / ${node.slots}` : "";
-    text(held, `${running.get(node.node_id) ?? 0}${slots}`);
+    const slots = node.capabilities?.slots ? ` of ${node.capabilities.slots}` : "";
+    text(held, `${node.running ?? running.get(node.node_id) ?? 0}${slots}`);
     text(gone, String(lost.get(node.node_id) ?? 0));
   });
 }

@@ -5,6 +5,7 @@ export const STATES = {
 };
 const MAX_EVENTS = 2000;
 const MAX_LEASES = 20000;
+const ENDS = new Set(["JOB_SUCCEEDED", "JOB_FAILED", "JOB_CANCELLED"]);
 const FAILS = new Set(["fail_job", "pause_job"]);
 
 export const indexOf = (taskId) => Number(taskId.slice(taskId.lastIndexOf("-") + 1));
@@ -65,7 +66,7 @@ export class Model {
     if (this.events.length > 2 * MAX_EVENTS) this.events.splice(0, MAX_EVENTS);
     if (event.type === "COORDINATOR_STARTED") this.starts.push(event.ms);
     if (event.lease_id) this.#lease(event);
-    if (event.type.startsWith("JOB_") && event.type !== "JOB_ACCEPTED") this.#ended(event);
+    if (ENDS.has(event.type)) this.#ended(event);
     this.#mark(event);
     return true;
   }

@@ -37,6 +37,15 @@ export function describe(event, jobName) {
     case "RECOVERY_FROZEN": return [`Recovery frozen: ${data.reason}`, "bad"];
     case "CHECKPOINT_MANIFEST_COMMITTED": return [`${of}: checkpoint of step ${data.step ?? "?"} committed`, "plain"];
     case "CHECKPOINT_REJECTED": return [`${of}: a checkpoint was refused`, "warn"];
+    case "NODE_SESSION_STARTED": return [`${data.node_id} is connected`, "plain"];
+    case "NODE_SESSION_ENDED": return [`${data.node_id} is disconnected (${data.reason ?? "closed"})`, data.reason === "stopping" ? "plain" : "warn"];
+    case "NODE_CORDONED": return [`${data.node_id} takes no new tasks`, "plain"];
+    case "NODE_UNCORDONED": return [`${data.node_id} takes tasks again`, "plain"];
+    case "NODE_DRAINING": return [`${data.node_id} gives its tasks back`, "plain"];
+    case "NODE_DRAINED": return [`${data.node_id} is drained`, "plain"];
+    case "JOB_DELETED": return [`Job ${jobName} was removed with what it stored`, "plain"];
+    case "ARTIFACT_CORRUPT": return [`Stored bytes are damaged: ${data.reason ?? data.sha256 ?? ""}`, "bad"];
+    case "ARTIFACT_RESTORED": return ["Damaged bytes are whole again", "good"];
     case "COORDINATOR_STARTED": return [`Coordinator started with ${data.live_leases ?? 0} live leases`, "plain"];
     default: return [`${type.toLowerCase().replaceAll("_", " ")}${event.task_id ? `: ${of}` : ""}${data.node_id ? ` (${data.node_id})` : ""}`, "plain"];
   }
