@@ -131,6 +131,16 @@ class LedgerReader:
         named = {"after": after, "job_id": job_id, "task_id": task_id}
         return self._events(_EVENTS.format(where=where, order="ASC"), limit, named)
 
+    def news(
+        self, after: int, limit: int, without: Sequence[EventType]
+    ) -> tuple[Depth, list[LedgerEvent], int]:
+        """Return the depth, the events beyond `after`, and the id up to which they are all."""
+        until = self.last_id()
+        found = self.events(after, limit, without=without) if until > after else []
+        if len(found) == limit:
+            until = found[-1].id
+        return self.depth(), found, max([until, *(event.id for event in found[-1:])])
+
     def newest(
         self, limit: int, job_id: str | None = None, without: Sequence[EventType] = ()
     ) -> list[LedgerEvent]:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 LEFT_OUT = (EventType.TASK_CREATED,)
 BATCH = 500
-COALESCE_S = 0.02
+COALESCE_S = 0.04
 RETRY_S = 1.0
 MAX_KEPT = 4_096
 MAX_KEPT_BYTES = 8 * 1024 * 1024
@@ -106,18 +106,17 @@ class Feed:
     async def refresh(self) -> None:
         """Take in everything that was durable before this call."""
         async with self._one_at_a_time:
-            self._observed.depth = await self.ask(LedgerReader.depth)
-            until = await self.ask(LedgerReader.last_id)
-            if until <= self.recent.last_id:
-                return
-            while self.recent.last_id < until:
+            begun = self.recent.last_id
+            while True:
                 after = self.recent.last_id
-                found = await self.ask(LedgerReader.events, after, BATCH, without=LEFT_OUT)
-                newest = found[-1].id if found else until
-                last_id = newest if len(found) == BATCH else max(until, newest)
-                self._observed.happened(found)
-                self.recent.add(found, last_id)
-        self.moved.fire()
+                found = await self.ask(LedgerReader.news, after, BATCH, LEFT_OUT)
+                self._observed.depth, events, until = found
+                self._observed.happened(events)
+                self.recent.add(events, max(after, until))
+                if len(events) < BATCH:
+                    break
+        if self.recent.last_id > begun:
+            self.moved.fire()
 
     async def run(self, changed: asyncio.Event, closing: asyncio.Event) -> None:
         """Refresh after each change, many at once where they are many, until `closing` is set."""

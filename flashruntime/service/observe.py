@@ -35,6 +35,7 @@ _HEARTBEATS = {
     "/v1alpha1/attempts/{lease_id}/heartbeat": "attempt",
     "/v1alpha1/nodes/{node_id}/heartbeat": "node",
 }
+_STATUS = {number: str(number) for number in range(100, 600)}
 _CLAIM = "/v1alpha1/leases/claim"
 _ENDED = {
     EventType.JOB_SUCCEEDED: "SUCCEEDED",
@@ -195,7 +196,7 @@ class Observed:
     def answered(self, method: str, route: str, status: int, seconds: float | None) -> None:
         """Count a request; without `seconds` it was a stream."""
         name = method if method in METHODS else "OTHER"
-        self.requests.inc(name, route, str(status))
+        self.requests.inc(name, route, _STATUS.get(status, "0"))
         if seconds is not None:
             self.request_s.observe(seconds, name, route)
         if route == _CLAIM and status != 200:

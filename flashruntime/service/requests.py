@@ -8,6 +8,7 @@ import logging
 import re
 import secrets
 import time
+from itertools import count
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -31,6 +32,9 @@ _QUIET = frozenset(
     }
 )
 _STREAMS = (b"text/event-stream", b"application/x-ndjson")
+# An id costs no call to the system: who made it, and how many it has made.
+_PREFIX = secrets.token_hex(4)
+_NUMBERS = count()
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -48,7 +52,7 @@ class AroundRequests:
             return
         call = _Call(scope, self._observed, send)
         jsonlog.about.set(call.ids)
-        bytes_in = call.counted(receive) if scope["path"].startswith(_ARTIFACTS) else receive
+        bytes_in = call.counted(receive) if call.artifact else receive
         self._observed.in_progress += 1
         try:
             await self._app(scope, bytes_in, call.send)
@@ -60,6 +64,18 @@ class AroundRequests:
 class _Call:
     """One request under way."""
 
+    __slots__ = (
+        "_began_s",
+        "_header",
+        "_observed",
+        "_scope",
+        "_send",
+        "_status",
+        "_streams",
+        "artifact",
+        "ids",
+    )
+
     def __init__(self, scope: Scope, observed: Observed, send: Send) -> None:
         self._began_s = time.perf_counter()
         self._scope = scope
@@ -67,6 +83,7 @@ class _Call:
         self._send = send
         self._status = 0
         self._streams = False
+        self.artifact = scope["path"].startswith(_ARTIFACTS)
         request_id = _request_id(scope)
         self._header = (HEADER, request_id.encode())
         self.ids = {"request_id": request_id}
@@ -86,11 +103,11 @@ class _Call:
         if message["type"] == "http.response.start":
             self._status = message["status"]
             headers = [*message.get("headers", ()), self._header]
-            self._streams = any(
-                name == b"content-type" and value.startswith(_STREAMS) for name, value in headers
-            )
-            message = {**message, "headers": headers}
-        elif self._scope["path"].startswith(_ARTIFACTS) and self._status < 300:
+            message["headers"] = headers
+            for name, value in headers:
+                if name == b"content-type":
+                    self._streams = value.startswith(_STREAMS)
+        elif self.artifact and self._status < 300:
             self._observed.sent.inc(by=len(message.get("body", b"")))
         await self._send(message)
 
@@ -137,7 +154,7 @@ def _request_id(scope: Scope) -> str:
     for name, value in scope["headers"]:
         if name == HEADER and _VALID.fullmatch(value):
             return str(value, "ascii")
-    return secrets.token_hex(8)
+    return f"{_PREFIX}{next(_NUMBERS):010x}"
 
 
 def _level(method: str, route: str, status: int) -> int:
