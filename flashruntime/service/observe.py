@@ -251,7 +251,8 @@ class RecoveryTimes:
         task_id = event.task_id or ""
         if event.type == EventType.TASK_REQUEUED:
             step = -1 if event.step is None else event.step
-            _remember(self._claimable, task_id, (event.mono_ns, step))
+            pause_ns = round(float(json.loads(event.data_json).get("backoff_s") or 0) * NS_PER_S)
+            _remember(self._claimable, task_id, (event.mono_ns + pause_ns, step))
         elif event.type == EventType.LEASE_CLAIMED:
             found = self._claimable.pop(task_id, None)
             if found is not None and event.lease_id is not None:

@@ -93,7 +93,7 @@ export class Model {
       case "LEASE_RENEWED": Object.assign(lease, { end: null, outcome: "live", why: null }); this.claimable.delete(event.task_id); break;
       case "TASK_ATTEMPT_FAILED": end("failed", data.reason); lease.marks.push({ ms, kind: "failed" }); break;
       case "TASK_COMMIT_ACCEPTED": end("completed"); this.claimable.delete(event.task_id); break;
-      case "TASK_REQUEUED": this.claimable.set(event.task_id, ms); break;
+      case "TASK_REQUEUED": this.claimable.set(event.task_id, ms + 1000 * (data.backoff_s ?? 0)); break;
       case "TASK_COMMIT_REJECTED": case "LEASE_REFUSED": lease.marks.push({ ms, kind: "refused" }); break;
       case "CHECKPOINT_MANIFEST_COMMITTED": lease.marks.push({ ms, kind: "checkpoint" }); break;
       case "FAILURE_CLASSIFIED": lease.failure = data.failure_class; break;
@@ -104,7 +104,7 @@ export class Model {
   #recovered(event) {
     const since = this.claimable.get(event.task_id);
     this.claimable.delete(event.task_id);
-    if (since !== undefined) this.recoveries.push({ ms: event.ms, took: event.ms - since });
+    if (since !== undefined) this.recoveries.push({ ms: event.ms, took: Math.max(0, event.ms - since) });
     if (this.recoveries.length > 1000) this.recoveries.splice(0, 500);
     if (this.lostAt.length > 4000) this.lostAt.splice(0, 2000);
   }

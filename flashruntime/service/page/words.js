@@ -16,6 +16,7 @@ export function describe(event, jobName) {
   const { type, data } = event;
   const task = short(event.task_id);
   const of = `${task} of ${jobName}`;
+  const Of = of[0].toUpperCase() + of.slice(1);
   const attempt = data.attempt_number ? ` (attempt ${data.attempt_number})` : "";
   switch (type) {
     case "JOB_ACCEPTED": return [`Job ${jobName} accepted with ${data.tasks} ${data.tasks === 1 ? "task" : "tasks"}`, "plain"];
@@ -27,16 +28,16 @@ export function describe(event, jobName) {
     case "LEASE_EXPIRED":
       return [data.reason === "session_ended" ? `${data.node_id} is gone; ${of} can be claimed` : `${data.node_id} was not heard any more; ${of} can be claimed`, "warn"];
     case "LEASE_REFUSED": return [`${data.node_id} came back too late for ${of}: its ${data.call} was refused`, "warn"];
-    case "TASK_REQUEUED": return [`${of} waits for its next attempt${data.backoff_s ? ` (in ${data.backoff_s.toFixed(1)} s)` : ""}`, "plain"];
+    case "TASK_REQUEUED": return [`${Of} waits for its next attempt${data.backoff_s ? ` (in ${data.backoff_s.toFixed(1)} s)` : ""}`, "plain"];
     case "TASK_COMMIT_ACCEPTED": return [`${data.node_id} completed ${of}${attempt}`, "good"];
     case "TASK_COMMIT_REJECTED": return [`${data.node_id} handed in ${of} too late; refused`, "warn"];
-    case "TASK_ATTEMPT_FAILED": return [`${of} failed on ${data.node_id}${attempt}: ${data.reason}`, "bad"];
-    case "TASK_EXHAUSTED": return [`${of} is given up: ${data.reason}`, "bad"];
-    case "FAILURE_CLASSIFIED": return [`${of}: ${String(data.failure_class).replaceAll("_", " ")} – ${data.reason}`, "plain"];
-    case "RECOVERY_ACTION_SELECTED": return [`${of}: ${ACTIONS[data.action] ?? data.action}${data.backoff_s ? ` after ${data.backoff_s.toFixed(1)} s` : ""}`, "plain"];
+    case "TASK_ATTEMPT_FAILED": return [`${Of} failed on ${data.node_id}${attempt}: ${data.reason}`, "bad"];
+    case "TASK_EXHAUSTED": return [`${Of} is given up: ${data.reason}`, "bad"];
+    case "FAILURE_CLASSIFIED": return [`${Of}: ${String(data.failure_class).replaceAll("_", " ")} – ${data.reason}`, "plain"];
+    case "RECOVERY_ACTION_SELECTED": return [`${Of}: ${ACTIONS[data.action] ?? data.action}${data.backoff_s ? ` after ${data.backoff_s.toFixed(1)} s` : ""}`, "plain"];
     case "RECOVERY_FROZEN": return [`Recovery frozen: ${data.reason}`, "bad"];
-    case "CHECKPOINT_MANIFEST_COMMITTED": return [`${of}: checkpoint of step ${data.step ?? "?"} committed`, "plain"];
-    case "CHECKPOINT_REJECTED": return [`${of}: a checkpoint was refused`, "warn"];
+    case "CHECKPOINT_MANIFEST_COMMITTED": return [`${Of}: checkpoint of step ${data.step ?? "?"} committed`, "plain"];
+    case "CHECKPOINT_REJECTED": return [`${Of}: a checkpoint was refused`, "warn"];
     case "NODE_SESSION_STARTED": return [`${data.node_id} is connected`, "plain"];
     case "NODE_SESSION_ENDED": return [`${data.node_id} is disconnected (${data.reason ?? "closed"})`, data.reason === "stopping" ? "plain" : "warn"];
     case "NODE_CORDONED": return [`${data.node_id} takes no new tasks`, "plain"];
