@@ -33,6 +33,7 @@ class Watching:
         self.streams = EventStreams(self._feed, closing, observed)
         self._instance = secrets.token_hex(8)
         self._started_at = datetime.now(UTC)
+        self._one_asks = asyncio.Lock()
         self._jobs = ""
         self._jobs_of = -1
         self._jobs_due_s = 0.0
@@ -60,11 +61,14 @@ class Watching:
         self._feed.moved.fire()
 
     async def overview(self) -> str:
-        """Return the coordinator and its newest and open jobs as JSON."""
-        if self._jobs_of != self._feed.recent.last_id and time.monotonic() >= self._jobs_due_s:
-            self._jobs_due_s = time.monotonic() + OVERVIEW_PERIOD_S
-            self._jobs_of = self._feed.recent.last_id
-            self._jobs = await self._feed.ask(LedgerReader.jobs, JOBS_SHOWN)
+        """Return the coordinator and its newest and open jobs as JSON.
+
+        However many ask, the ledger is read a few times a second, and no answer is behind it.
+        """
+        async with self._one_asks:
+            if self._jobs_of != self._feed.recent.last_id:
+                await asyncio.sleep(self._jobs_due_s - time.monotonic())
+                await self._ask_jobs()
         depth = self._observed.depth
         head = {
             "coordinator": {
@@ -78,6 +82,12 @@ class Watching:
             "open": {"jobs": depth.jobs, "PENDING": depth.pending, "LEASED": depth.leased},
         }
         return f'{strict_dumps(head)[:-1]},"jobs":{self._jobs}}}'
+
+    async def _ask_jobs(self) -> None:
+        self._jobs_due_s = time.monotonic() + OVERVIEW_PERIOD_S
+        newest = self._feed.recent.last_id
+        self._jobs = await self._feed.ask(LedgerReader.jobs, JOBS_SHOWN)
+        self._jobs_of = newest
 
     async def grid(self, job_id: str) -> str:
         """Return the states and attempts of a job's tasks, one character each; NotFound."""
