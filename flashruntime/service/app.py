@@ -60,7 +60,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         core.on_commit = app.state.observed.committed
         watching = Watching(settings.ledger_dir / DATABASE, core.closing, app.state.observed)
         async with _running(core), watching.running(core.changed):
-            app.state.services = Services(core)
+            app.state.services = services = Services(core)
+            services.stepped = watching.stepped
             app.state.watching = watching
             where = {"ledger": settings.ledger_dir, "artifacts": settings.artifact_dir}
             log.info("ready", extra={"event": "coordinator_ready", **where})

@@ -28,7 +28,7 @@ _QUIET = frozenset(
         "/v1alpha1/attempts/{lease_id}/logs",
         "/v1alpha1/attempts/{lease_id}/complete",
         "/v1alpha1/nodes/{node_id}/heartbeat",
-        "/v1alpha1/artifacts/{key:anytext}",
+        "/v1alpha1/artifacts/{key}",
     }
 )
 _STREAMS = (b"text/event-stream", b"application/x-ndjson")
@@ -146,6 +146,7 @@ def _template(scope: Scope) -> str:
     path = getattr(scope.get("route"), "path", None)
     if path is None:
         return UNKNOWN_ROUTE
+    path = path.replace(":anytext", "")
     prefixed = path.startswith(PREFIX) or not scope["path"].startswith(PREFIX)
     return str(path if prefixed else PREFIX + path)
 

@@ -43,6 +43,7 @@ class Services:
         self.jobs = Jobs(core)
         self.attempts = Attempts(core)
         self.artifacts = Artifacts(core)
+        self.stepped: Callable[[str, int | None], None] = lambda _lease_id, _step: None
 
 
 class Jobs:

@@ -16,7 +16,7 @@ from flashruntime.protocol.tasks import (
     LogSize,
 )
 from flashruntime.service import jsonlog
-from flashruntime.service.routes import MAX_ID, Id, Running, Watcher
+from flashruntime.service.routes import MAX_ID, Id, Running
 from flashruntime.service.strict import StrictRoute, read_body
 
 router = APIRouter(tags=["leases"], route_class=StrictRoute)
@@ -41,12 +41,12 @@ async def claim(body: ClaimRequest, request: Request, services: Running) -> Leas
 
 @router.post("/attempts/{lease_id}/heartbeat")
 async def heartbeat(
-    lease_id: Id, services: Running, watching: Watcher, body: HeartbeatRequest | None = None
+    lease_id: Id, services: Running, body: HeartbeatRequest | None = None
 ) -> LeaseStatus:
     """Renew a lease; 410 once it is superseded, closed or cancelled: the attempt must stop."""
     body = body or HeartbeatRequest()
     status = await services.ledger(services.manager.heartbeat, lease_id, body)
-    watching.stepped(lease_id, body.step)
+    services.stepped(lease_id, body.step)
     return status
 
 

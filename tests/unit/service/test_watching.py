@@ -103,7 +103,9 @@ async def staged(root: Path) -> AsyncIterator[Stage]:
     await core.open()
     try:
         async with watching.running(core.changed):
-            app.state.services, app.state.watching = Services(core), watching
+            app.state.services = services = Services(core)
+            app.state.watching = watching
+            services.stepped = watching.stepped
             transport = httpx.ASGITransport(app, raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url="http://t") as http:
                 yield Stage(core, watching, clock, http)
