@@ -4,6 +4,7 @@ import { $, color, el, keyed, number, sized, text, tip } from "./dom.js";
 import { STATES } from "./model.js";
 
 const NAMES = { P: "pending", W: "waiting", L: "live", C: "completed", F: "failed", X: "cancelled" };
+const RARE = new Set(["W", "X"]);
 const SIZES = [22, 18, 15, 12, 10, 8, 7];
 const WANTED_HEIGHT = 300;
 
@@ -66,7 +67,7 @@ export class Grid {
 
   #legend() {
     const counts = this.model.counts();
-    const shown = Object.keys(STATES).filter((state) => state !== "W" || counts.W > 0);
+    const shown = Object.keys(STATES).filter((state) => !RARE.has(state) || counts[state] > 0 || this.only === state);
     keyed($("legend"), shown, (state) => state, (state) => {
       const count = el("span", { class: "count" });
       const toggle = () => { this.only = this.only === state ? null : state; this.render(); };

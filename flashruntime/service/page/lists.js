@@ -54,7 +54,7 @@ export function showNodes(model) {
     const tags = [node.connected === false && node.status === "live" && "no session", node.duty !== "active" && node.duty].filter(Boolean);
     text(state.firstChild, [node.status === "live" ? "alive" : node.status, ...tags].join(", "));
     state.firstChild.dataset.tone = node.status === "live" ? (tags.length ? "warn" : "good") : "bad";
-    text(heard, `${duration(node.idle_s * 1000)} ago`);
+    text(heard, node.idle_s < 1.5 ? "just now" : `${duration(Math.round(node.idle_s) * 1000)} ago`);
     const slots = node.capabilities?.slots ? ` of ${node.capabilities.slots}` : "";
     text(held, `${node.running ?? running.get(node.node_id) ?? 0}${slots}`);
     text(gone, String(lost.get(node.node_id) ?? 0));

@@ -239,8 +239,7 @@ const THEMES = ["system", "light", "dark"];
 function useTheme(theme) {
   if (theme === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
-  text($("theme"), theme[0].toUpperCase() + theme.slice(1));
-  $("theme").setAttribute("aria-label", `Theme: ${theme}`);
+  text($("theme"), `Theme: ${theme}`);
   forgetColors();
   grid.render();
   line.draw();

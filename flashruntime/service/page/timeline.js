@@ -116,7 +116,7 @@ export class Timeline {
     const top = y + (LANE - BAR) / 2;
     pen.fillStyle = color(lease.outcome);
     pen.beginPath();
-    pen.roundRect(begin, top, end - begin, BAR, Math.min(3, (end - begin) / 2));
+    pen.roundRect(begin, top, end - begin > 4 ? end - begin - 1 : end - begin, BAR, Math.min(3, (end - begin) / 2));
     pen.fill();
     for (const mark of lease.marks) {
       const at = x(mark.ms);

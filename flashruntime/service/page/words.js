@@ -29,7 +29,7 @@ export function describe(event, jobName) {
       return [data.reason === "session_ended" ? `${data.node_id} is gone; ${of} can be claimed` : `${data.node_id} was not heard any more; ${of} can be claimed`, "warn"];
     case "LEASE_REFUSED": return [`${data.node_id} came back too late for ${of}: its ${data.call} was refused`, "warn"];
     case "TASK_REQUEUED": return [`${Of} waits for its next attempt${data.backoff_s ? ` (in ${data.backoff_s.toFixed(1)} s)` : ""}`, "plain"];
-    case "TASK_COMMIT_ACCEPTED": return [`${data.node_id} completed ${of}${attempt}`, "good"];
+    case "TASK_COMMIT_ACCEPTED": return [`${data.node_id} completed ${of}${attempt}`, "plain"];
     case "TASK_COMMIT_REJECTED": return [`${data.node_id} handed in ${of} too late; refused`, "warn"];
     case "TASK_ATTEMPT_FAILED": return [`${Of} failed on ${data.node_id}${attempt}: ${data.reason}`, "bad"];
     case "TASK_EXHAUSTED": return [`${Of} is given up: ${data.reason}`, "bad"];
