@@ -90,7 +90,7 @@ export function showTask(model, task, events) {
     pairs([
       ["Job", job?.name ?? task.job_id], ["State", el("span", { class: "state", "data-state": task.state }, task.state.toLowerCase())],
       ["Reason", task.reason],
-      ["Errors", task.errors ? `${task.errors} of the job's own` : null], ["Lost", task.losses ? `${task.losses} attempts, at no cost to the job` : null],
+      ["Errors", task.errors ? `${task.errors} of the job's own` : null], ["Lost", task.losses ? `${task.losses} ${task.losses === 1 ? "attempt" : "attempts"}, at no cost to the job` : null],
       ...Object.entries(task.params ?? {}).map(([name, value]) => [name, shown(value)]),
       ...Object.entries(task.metrics ?? {}).slice(0, 12).map(([name, value]) => [name, shown(value)]),
     ]),

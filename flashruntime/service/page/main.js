@@ -38,7 +38,7 @@ function chooseJob(jobId) {
   if (jobId !== model.selected) {
     model.select(jobId);
     grid.reset();
-    refreshGrid();
+    loadGrid();
   }
   showNoTask();
   writeAddress();
@@ -81,7 +81,7 @@ const refreshOverview = atMostEvery(REFRESH_MS, () => attempted(async () => {
   paint();
 }));
 
-const refreshGrid = atMostEvery(REFRESH_MS, () => attempted(async () => {
+const loadGrid = () => attempted(async () => {
   if (!model.selected) return;
   try {
     model.grid(await get(`/jobs/${encodeURIComponent(model.selected)}/grid`));
@@ -90,7 +90,8 @@ const refreshGrid = atMostEvery(REFRESH_MS, () => attempted(async () => {
     else throw error;
   }
   grid.render();
-}));
+});
+const refreshGrid = atMostEvery(REFRESH_MS, loadGrid);
 
 const refreshNodes = () => attempted(async () => {
   model.nodes = (await get("/nodes")).items;
