@@ -6,6 +6,9 @@ import { Model } from "./model.js";
 import { ACTIONS, OUTCOMES } from "./words.js";
 
 const LINES = 100;
+// What was opened stays open when the task is shown anew.
+const outputs = new Map();
+let shownTask = null;
 
 const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
@@ -37,8 +40,9 @@ function evidenceOf(evidence) {
 function attemptOf(task, lease, more, now) {
   const item = el("li", { "data-outcome": lease.outcome });
   const state = { completed: "COMPLETED", failed: "FAILED", live: "LEASED", lost: "lost" }[lease.outcome] ?? "";
-  const output = el("pre", { hidden: true, tabindex: "0", "aria-label": `Output of attempt ${lease.attempt}` });
-  const load = el("button", { type: "button", class: "link", onclick: () => showOutput(task, lease, output) }, "Output");
+  const output = outputs.get(lease.id) ?? el("pre", { hidden: true, tabindex: "0", "aria-label": `Output of attempt ${lease.attempt}` });
+  outputs.set(lease.id, output);
+  const load = el("button", { type: "button", class: "link", "data-lease": lease.id, onclick: () => showOutput(task, lease, output) }, "Output");
   item.append(
     el("div", { class: "row" }, el("h3", {}, `Attempt ${lease.attempt ?? "?"}`), el("span", { class: "muted" }, `on ${lease.node}`), el("span", { class: "state", "data-state": state }, OUTCOMES[lease.outcome])),
     el("p", { class: "muted" }, `${when(lease.start)}, ${lease.end === null ? "for" : "held"} ${duration((lease.end ?? now) - lease.start)}${more.step ? `, step ${more.step}` : ""}${more.resumed ? `, resumed from step ${more.resumed}` : ""}`),
@@ -59,7 +63,7 @@ async function showOutput(task, lease, output) {
     const words = await getText(`/jobs/${encodeURIComponent(lease.job)}/logs?task=${task.index}&attempt=${lease.attempt}&tail_lines=${LINES}`);
     text(output, words || "It has printed nothing.");
   } catch (error) {
-    text(output, error.message);
+    text(output, error.status === 404 ? "It has printed nothing." : error.message);
   }
 }
 
@@ -81,6 +85,9 @@ function replayed(events) {
 }
 
 export function showTask(model, task, events) {
+  if (shownTask !== task.task_id) outputs.clear();
+  shownTask = task.task_id;
+  const focus = $("detail-body").contains(document.activeElement) ? document.activeElement : null;
   const { leases, more } = replayed(events);
   const job = model.jobs.get(task.job_id);
   text($("detail-title"), `Task ${task.index}`);
@@ -102,6 +109,8 @@ export function showTask(model, task, events) {
   }
   $("detail-body").replaceChildren(body);
   $("detail-close").hidden = false;
+  if (focus?.dataset.lease) body.querySelector(`[data-lease="${CSS.escape(focus.dataset.lease)}"]`)?.focus();
+  else if (focus?.isConnected) focus.focus();
 }
 
 export function showNoTask(words = "Choose a task to see its attempts, why they ended, and what was done.") {

@@ -10,7 +10,7 @@ import { Timeline } from "./timeline.js";
 import { describe } from "./words.js";
 
 const HISTORY = 3000, STALE_MS = 12000, LOST_WINDOW_MS = 15 * 60 * 1000;
-const NODES_MS = 2000, REFRESH_MS = 1000, RETRY_MS = [300, 700, 1500, 3000, 5000];
+const NODES_MS = 2000, REFRESH_MS = 1000, RETRY_MS = [300, 600, 1000, 2000, 3000];
 const TOLD = new Set(["JOB_SUCCEEDED", "JOB_FAILED", "JOB_CANCELLED", "LEASE_EXPIRED"]);
 
 const model = new Model();
@@ -240,7 +240,8 @@ const THEMES = ["system", "light", "dark"];
 function useTheme(theme) {
   if (theme === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
-  text($("theme"), `Theme: ${theme}`);
+  text($("theme").lastChild, theme);
+  $("theme").setAttribute("aria-label", `Theme: ${theme}`);
   forgetColors();
   grid.render();
   line.draw();
