@@ -190,7 +190,7 @@ class Page:
         assert "exceptionDetails" not in done, done["exceptionDetails"]
         return done["result"].get("value")
 
-    def until(self, condition: str, timeout_s: float = 15.0) -> Any:
+    def until(self, condition: str, timeout_s: float = 40.0) -> Any:
         """Return the condition's first true value; looked at once a frame."""
         script = """new Promise((found, lost) => {
             const end = performance.now() + %d;
