@@ -3,7 +3,7 @@
 #   venv   the controller's virtual environment
 #   docs   venv and what builds the documentation
 #   stack  venv, engine, base image, runtime, helper and Toxiproxy images, .env for compose
-#   test   docs, stack and the image that holds the tests
+#   test   docs, stack, the image that holds the tests and the one with a browser
 #   bench  stack and the image with the frameworks that the benchmarks compare with
 # Everything is reused when its inputs did not change; independent steps run side by side.
 set -euo pipefail
@@ -120,6 +120,8 @@ bench_image() {
         --file docker/bench.Dockerfile .
 }
 
+browser_image() { build_from_base flashruntime/browser:local --file docker/browser.Dockerfile docker; }
+
 helper_image() { build_from_base flashruntime/helper:local --file docker/helper.Dockerfile .; }
 
 go_is_new_enough() {
@@ -199,6 +201,7 @@ main() {
         write_env
         start runtime runtime_image "$goal"
         start helper helper_image
+        [ "$goal" != test ] || start browser browser_image
         start toxiproxy toxiproxy_image_or_report
     fi
     join

@@ -32,6 +32,8 @@ MAX_SLOTS = 1024
 OFF = frozenset({"0", "false", "no", "off"})
 DEFAULT_MAX_REQUESTS_PER_S = 10_000
 DEFAULT_MAX_OPEN_REQUESTS = 4_096
+DEFAULT_LOG_LEVEL = "info"
+LOG_LEVELS = ("debug", "info", "warning", "error")
 _NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _HOST = re.compile(r"\*|[A-Za-z0-9_]([A-Za-z0-9._-]{0,253})|[0-9A-Fa-f:]{2,45}")
 _URL = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
@@ -116,6 +118,7 @@ class CoordinatorSettings:
     keeping: KeepingSettings = KeepingSettings()
     ledger_journal: Journal = Journal.WAL
     access: AccessSettings = AccessSettings()
+    log_level: str = DEFAULT_LOG_LEVEL
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "CoordinatorSettings":
@@ -129,6 +132,7 @@ class CoordinatorSettings:
             keeping=KeepingSettings.from_env(env),
             ledger_journal=_journal(env),
             access=AccessSettings.from_env(env),
+            log_level=_log_level(env),
         )
 
 
@@ -157,6 +161,7 @@ class WorkerSettings:
     labels: Mapping[str, str] = field(default_factory=dict)
     warm_start: bool = True
     checkpoint_relay: Relaying = Relaying.AUTO
+    log_level: str = DEFAULT_LOG_LEVEL
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "WorkerSettings":
@@ -171,6 +176,7 @@ class WorkerSettings:
             labels=labels(env.get("FLASHML_LABELS", "").split(","), "FLASHML_LABELS"),
             warm_start=env.get("FLASHML_WARM_START", "").lower() not in OFF,
             checkpoint_relay=_relaying(env),
+            log_level=_log_level(env),
         )
 
 
@@ -322,6 +328,13 @@ def _relaying(env: Mapping[str, str]) -> Relaying:
         raise ConfigError(
             f"FLASHML_CHECKPOINT_RELAY={text!r} must be auto, on or off; unset it for auto"
         ) from None
+
+
+def _log_level(env: Mapping[str, str]) -> str:
+    text = env.get("FLASHML_LOG_LEVEL") or DEFAULT_LOG_LEVEL
+    if text.lower() not in LOG_LEVELS:
+        raise ConfigError(f"FLASHML_LOG_LEVEL={text!r} must be one of {', '.join(LOG_LEVELS)}")
+    return text.lower()
 
 
 def _node_id(env: Mapping[str, str]) -> str:

@@ -48,7 +48,7 @@ def run(args: Namespace, _: ArgumentParser) -> int:
     spare_s = min(MAX_SPARE_S, settings.notice_s / 10)
     stop = StopRequest(settings.notice_s - spare_s)
     leave_in_time(stop, spare_s, lambda: os._exit(0))
-    with jsonlog.running():
+    with jsonlog.running(level=settings.log_level):
         stop_on_signals(stop)
         with CheckpointClient(settings.coordinator_url, token=token) as client:
             tools = Tools(

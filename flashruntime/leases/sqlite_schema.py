@@ -2,7 +2,7 @@
 
 from flashruntime.leases.sqlite_checkpoints import CHECKPOINT_TABLES
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 _SPOOL = """CREATE TABLE spool (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     sha256 TEXT NOT NULL,
@@ -70,6 +70,7 @@ UPGRADES: dict[int, tuple[str, ...]] = {
         "ALTER TABLE leases ADD COLUMN checkpoint_step INTEGER",
         *CHECKPOINT_TABLES,
     ),
+    6: ("CREATE INDEX jobs_open ON jobs (seq) WHERE state IN ('PENDING','RUNNING')",),
 }
 
 SCHEMA = f"""
@@ -95,6 +96,7 @@ CREATE TABLE jobs (
     cancelled INTEGER NOT NULL,
     need TEXT NOT NULL DEFAULT ''
 );
+CREATE INDEX jobs_open ON jobs (seq) WHERE state IN ('PENDING','RUNNING');
 
 CREATE TABLE specs (job_id TEXT PRIMARY KEY, spec TEXT NOT NULL);
 

@@ -18,12 +18,14 @@ from flashruntime.clock import SystemClock
 from flashruntime.config import CoordinatorSettings
 from flashruntime.errors import FlashError
 from flashruntime.service import jsonlog
-from flashruntime.service.core import Core
+from flashruntime.service.core import DATABASE, Core
 from flashruntime.service.description import Described
 from flashruntime.service.errors import add_handlers
 from flashruntime.service.guards import Gate, Guard
 from flashruntime.service.hot import HotPaths
 from flashruntime.service.housekeeping import Housekeeping
+from flashruntime.service.observe import Observed
+from flashruntime.service.requests import PREFIX, AroundRequests
 from flashruntime.service.routes import (
     artifacts,
     checkpoints,
@@ -31,14 +33,16 @@ from flashruntime.service.routes import (
     health,
     jobs,
     leases,
+    metrics,
     nodes,
+    page,
 )
 from flashruntime.service.services import Services
 from flashruntime.service.settler import Settler
 from flashruntime.service.sweeper import Sweeper
+from flashruntime.service.watching import Watching
 
 log = logging.getLogger(__name__)
-PREFIX = "/v1alpha1"
 
 
 class OneLineFailure:
@@ -65,11 +69,15 @@ class OneLineFailure:
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Run a coordinator with the settings of the environment."""
-    with jsonlog.running():
-        settings = CoordinatorSettings.from_env()
+    settings = CoordinatorSettings.from_env()
+    with jsonlog.running(level=settings.log_level):
         core = Core(settings, SystemClock())
-        async with _running(core):
+        core.on_commit = app.state.observed.committed
+        watching = Watching(settings.ledger_dir / DATABASE, core.closing, app.state.observed)
+        async with _running(core), watching.running(core.changed):
             app.state.services = services = Services(core)
+            services.stepped = watching.stepped
+            app.state.watching = watching
             app.state.gate = Gate(settings.access, services.lease_owner)
             where = {"ledger": settings.ledger_dir, "artifacts": settings.artifact_dir}
             log.info("ready", extra={"event": "coordinator_ready", **where})
@@ -77,13 +85,24 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         log.info("stopped", extra={"event": "coordinator_stopped"})
 
 
+class Coordinator(Described):
+    """The application, observed around everything else, its answers to errors included."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return the application with all its layers."""
+        return AroundRequests(super().build_middleware_stack(), self.state.observed)
+
+
 def create_app() -> FastAPI:
     """Assemble the application; it reads its settings when it starts."""
-    app = Described(title="flashruntime coordinator", version="v1alpha1", lifespan=lifespan)
+    app = Coordinator(title="flashruntime coordinator", version="v1alpha1", lifespan=lifespan)
+    app.state.observed = Observed()
     app.router.redirect_slashes = False
     for part in (jobs, nodes, duties, leases, artifacts, checkpoints):
         app.include_router(part.router, prefix=PREFIX)
-    app.include_router(health.router)
+    app.include_router(page.api, prefix=PREFIX)
+    for part in (health, metrics, page):
+        app.include_router(part.router)
     add_handlers(app)
     app.add_middleware(HotPaths)
     app.add_middleware(Guard)

@@ -68,6 +68,8 @@ class Checkpoints:
                 received = upload.size_bytes + len(block)
                 raise BadHeader(f"part {sha256} has {size_bytes} bytes, {received} came; send all")
             await core.disk(upload.finish, bytes(block), sha256)
+            if core.care.damaged:
+                await core.ledger(core.manager.forget_damage, sha256)
         finally:
             await core.disk(upload.close)
         self._verified.add(sha256)

@@ -67,6 +67,8 @@ class Core:
         self.judge = judge.decide
         self.work = Signal()
         self.closing = asyncio.Event()
+        self.changed = asyncio.Event()
+        self.on_commit: Callable[[float], None] | None = None
 
     @property
     def settings(self) -> CoordinatorSettings:
@@ -88,6 +90,7 @@ class Core:
             path = self._settings.ledger_dir / DATABASE
             store = SqliteStore(path, journal=self._settings.ledger_journal)
             undo.callback(store.close)
+            store.on_commit = self.on_commit
             self.blobs.open()
             undo.callback(self.blobs.close)
             manager = LeaseManager(store, self.clock, self.judge)
@@ -135,12 +138,21 @@ class Core:
         return await _on(self._scrub_thread, call, *args, **kwargs)
 
     async def ledger(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a call of the manager on the ledger's thread; its changes are on disk then."""
-        return await self._commits.run(partial(call, *args, **kwargs))
+        """Run a call of the manager on the ledger's thread; its changes are on disk then.
+
+        `changed` tells that one has ended.
+        """
+        try:
+            return await self._commits.run(partial(call, *args, **kwargs))
+        finally:
+            self.changed.set()
 
     async def alone(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a call on the ledger's thread, which sees only what is on disk already."""
-        return await self._commits.run(partial(call, *args, **kwargs), alone=True)
+        try:
+            return await self._commits.run(partial(call, *args, **kwargs), alone=True)
+        finally:
+            self.changed.set()
 
     async def output(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work on the output of attempts, one call at a time."""

@@ -21,6 +21,7 @@ from flashruntime.errors import (
     StoreUnavailable,
     Superseded,
 )
+from flashruntime.service.jsonlog import request_id
 
 log = logging.getLogger(__name__)
 MAX_SHOWN_PROBLEMS = 5
@@ -96,7 +97,7 @@ def status_of(error: FlashError) -> Status:
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Make `app` answer every error as `{"detail", "code"}`."""
+    """Make `app` answer every error as `{"detail", "code", "request_id"}`."""
     app.add_exception_handler(FlashError, _flash_error)
     app.add_exception_handler(RequestValidationError, _bad_request)
     app.add_exception_handler(HTTPException, _http_error)
@@ -106,7 +107,8 @@ def add_handlers(app: FastAPI) -> None:
 
 def _answer(number: int, code: str, detail: str, **extra: int) -> JSONResponse:
     safe = detail.encode("utf-8", "replace").decode()
-    return JSONResponse({"detail": safe, "code": code, **extra}, number)
+    body = {"detail": safe, "code": code, "request_id": request_id(), **extra}
+    return JSONResponse(body, number)
 
 
 def _flash_error(_request: Request, error: Exception) -> Response:

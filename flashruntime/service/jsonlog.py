@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from itertools import count
 from logging.handlers import QueueHandler, QueueListener
@@ -19,11 +20,27 @@ from typing import TextIO
 
 MAX_WAITING_LINES = 10_000
 MAX_TEXT = 4_000
+about: ContextVar[dict[str, str] | None] = ContextVar("about", default=None)
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
 
 
+def bind(**ids: str) -> None:
+    """Name what the request under way is about in each of its log lines."""
+    bound = about.get()
+    if bound is not None:
+        bound.update(ids)
+
+
+def request_id() -> str | None:
+    """Return the id of the request under way."""
+    return (about.get() or {}).get("request_id")
+
+
 class JsonLines(logging.Formatter):
-    """Formats a record, with its `extra` fields, as one line of ASCII-only JSON."""
+    """Formats a record, with its `extra` fields, as one line of ASCII-only JSON.
+
+    Whatever the request under way is about stands in the line too.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,11 +54,13 @@ class JsonLines(logging.Formatter):
             "seq": next(self._seq),
             "level": record.levelname.lower(),
             "event": extra.pop("event", "message"),
-            **_body(record),
+            "message": _plain(record.getMessage()),
+            **{name: _plain(value) for name, value in (about.get() or {}).items()},
             **{name: _plain(value) for name, value in extra.items()},
         }
         if record.exc_info:
-            line["trace"] = _plain("".join(traceback.format_exception(*record.exc_info)))
+            trace = "".join(traceback.format_exception(*record.exc_info))[-MAX_TEXT:]
+            line["trace"] = "\n".join(str(_plain(text)) for text in trace.splitlines())
         return json.dumps(line, allow_nan=False)
 
 
@@ -61,8 +80,9 @@ class _Lossy(QueueHandler):
 
 
 @contextmanager
-def running(stream: TextIO = sys.stdout) -> Iterator[None]:
+def running(stream: TextIO = sys.stdout, level: str = "info") -> Iterator[None]:
     """Send the logs of flashruntime and uvicorn to `stream`, inside the block by the thread."""
+    logging.getLogger("flashruntime").setLevel(level.upper())
     formatter = JsonLines()
     queue: Queue[logging.LogRecord] = Queue(MAX_WAITING_LINES)
     _use(_Lossy(queue), formatter)
@@ -80,20 +100,9 @@ def _use(handler: logging.Handler, formatter: logging.Formatter) -> None:
     for name in ("flashruntime", "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
-    for name in ("uvicorn.error", "uvicorn.access"):
+    for name, kept in (("uvicorn.error", True), ("uvicorn.access", False)):
         logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [], True
-    logging.getLogger("flashruntime").setLevel(logging.INFO)
-
-
-def _body(record: logging.LogRecord) -> dict[str, object]:
-    if record.name == "uvicorn.access" and isinstance(record.args, tuple) and len(record.args) == 5:
-        client, method, path, _version, status = record.args
-        shown = {"client": client, "method": method, "path": path}
-        return {"event": "request", "status": status} | {
-            name: _plain(value) for name, value in shown.items()
-        }
-    return {"message": _plain(record.getMessage())}
+        logger.handlers, logger.propagate = [], kept
 
 
 def _plain(value: object) -> object:

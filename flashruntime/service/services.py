@@ -41,6 +41,7 @@ class Services:
         self.artifacts = Artifacts(core)
         self.sessions = Sessions(core)
         self.checkpoints = Checkpoints(core)
+        self.stepped: Callable[[str, int | None], None] = lambda _lease_id, _step: None
 
     async def lease_owner(self, lease_id: str) -> LeaseOwner | None:
         """Return whose a lease is or was, None if there is no such lease."""

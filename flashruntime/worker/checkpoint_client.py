@@ -7,7 +7,8 @@ from typing import BinaryIO
 
 import httpx
 
-from flashruntime.client import CHUNK_BYTES, PREFIX, CoordinatorClient, raise_for
+from flashruntime.access import raise_for
+from flashruntime.client import CHUNK_BYTES, PREFIX, CoordinatorClient
 from flashruntime.errors import ArtifactCorrupt
 from flashruntime.protocol.checkpoints import (
     CheckpointRecord,

@@ -9,6 +9,7 @@ from flashruntime.protocol.events import EventPage
 from flashruntime.protocol.jobs import JobPage, JobRecord, JobSpec
 from flashruntime.protocol.tasks import ArtifactPage, TaskPage
 from flashruntime.service.routes import MAX_ID, Id, Limit, Number, Running
+from flashruntime.service.routes.streams import DOCUMENTED, Streamed
 from flashruntime.service.strict import StrictRoute
 
 router = APIRouter(tags=["jobs"], route_class=StrictRoute)
@@ -57,17 +58,31 @@ async def tasks(
     return await services.ledger(services.manager.tasks, job_id, after, limit)
 
 
-@router.get("/jobs/{job_id}/events")
+@router.get("/jobs/{job_id}/events", response_model=EventPage, responses=DOCUMENTED)
 async def events(
-    job_id: Id, services: Running, after: After = 0, limit: Limit = 1_000
-) -> EventPage:
-    """List the events of a job with ids above `after`, in order."""
+    job_id: Id,
+    services: Running,
+    stream: Streamed,
+    after: After = 0,
+    limit: Limit = 1_000,
+) -> EventPage | Response:
+    """List the events of a job with ids above `after`, in order; as a stream where asked for."""
+    if stream.wanted:
+        known = await services.ledger(services.manager.job, job_id)
+        return await stream.answer(known.job_id, after)
     return await services.ledger(services.manager.events, job_id, after, limit)
 
 
-@router.get("/events")
-async def all_events(services: Running, after: After = 0, limit: Limit = 1_000) -> EventPage:
-    """List the events of the coordinator and of all jobs with ids above `after`, in order."""
+@router.get("/events", response_model=EventPage, responses=DOCUMENTED)
+async def all_events(
+    services: Running,
+    stream: Streamed,
+    after: After = 0,
+    limit: Limit = 1_000,
+) -> EventPage | Response:
+    """List the events of coordinator and jobs with ids above `after`, or stream them, in order."""
+    if stream.wanted:
+        return await stream.answer(None, after)
     return await services.ledger(services.manager.events, None, after, limit)
 
 

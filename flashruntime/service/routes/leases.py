@@ -15,6 +15,7 @@ from flashruntime.protocol.tasks import (
     LeaseStatus,
     LogSize,
 )
+from flashruntime.service import jsonlog
 from flashruntime.service.callers import require_own
 from flashruntime.service.routes import MAX_ID, Id, Running
 from flashruntime.service.strict import StrictRoute, read_body
@@ -34,7 +35,10 @@ async def claim(body: ClaimRequest, request: Request, services: Running) -> Leas
             pass
 
     services.sessions.claiming(body.node_id, body.session_id)
+    jsonlog.bind(node_id=body.node_id)
     lease = await services.attempts.claim(body, gone)
+    if lease is not None:
+        jsonlog.bind(lease_id=lease.lease_id, task_id=lease.task_id)
     return Response(status_code=204) if lease is None else lease
 
 
@@ -45,7 +49,9 @@ async def heartbeat(
     """Renew a lease; 410 once it is superseded, closed or cancelled: the attempt must stop."""
     body = body or HeartbeatRequest()
     services.sessions.heard(lease_id)
-    return await services.ledger(services.manager.heartbeat, lease_id, body)
+    status = await services.ledger(services.manager.heartbeat, lease_id, body)
+    services.stepped(lease_id, body.step)
+    return status
 
 
 @router.put("/attempts/{lease_id}/logs")
