@@ -1,0 +1,323 @@
+"""Every order of calls, repetitions, losses, zombies, clock jumps and restarts, drawn by chance."""
+
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import Protocol, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from flashruntime.errors import FlashError
+from flashruntime.protocol.events import Event, EventType
+from flashruntime.protocol.failures import EndedBy, Evidence
+from flashruntime.protocol.jobs import JobRecord, JobSpec
+from flashruntime.protocol.nodes import NodeRecord, NodeRegistered, NodeRegistration
+from flashruntime.protocol.tasks import (
+    ArtifactRecord,
+    ClaimRequest,
+    CompleteAnswer,
+    CompleteRequest,
+    FailAnswer,
+    FailRequest,
+    HeartbeatRequest,
+    Lease,
+    LeaseStatus,
+    OutputFile,
+    TaskRecord,
+)
+from tests.unit.leases.machine_model import LEASE_S, MAX_ERRORS, Grant, Model, Shape, unknown
+
+T = TypeVar("T")
+MAX_JOBS = 3
+NODES = st.sampled_from(["w1", "w2", "w3"])
+SENDS = st.sampled_from([1, 1, 2])
+BYTES = {letter: letter.encode() for letter in "ab"}
+DIGEST = {letter: sha256(data).hexdigest() for letter, data in BYTES.items()}
+ENDS = {
+    "error": Evidence(ended_by=EndedBy.EXIT, exit_code=1, error_type="ValueError", message="no"),
+    "killed": Evidence(ended_by=EndedBy.SIGNAL, signal=9, step=7),
+    "preempted": Evidence(ended_by=EndedBy.STOPPED, signal=15),
+}
+
+
+class Port(Protocol):
+    """A coordinator: its calls, and what a test alone may do to it."""
+
+    def submit(self, spec: JobSpec, key: str | None) -> JobRecord: ...
+    def cancel(self, job_id: str) -> JobRecord: ...
+    def register(self, registration: NodeRegistration) -> NodeRegistered: ...
+    def claim(self, request: ClaimRequest) -> Lease | None: ...
+    def heartbeat(self, lease_id: str, request: HeartbeatRequest) -> LeaseStatus: ...
+    def put(self, key: str, data: bytes) -> ArtifactRecord: ...
+    def complete(self, lease_id: str, request: CompleteRequest) -> CompleteAnswer: ...
+    def fail(self, lease_id: str, request: FailRequest) -> FailAnswer: ...
+    def job(self, job_id: str) -> JobRecord: ...
+    def job_ids(self) -> list[str]: ...
+    def tasks(self, job_id: str) -> list[TaskRecord]: ...
+    def events(self, after: int) -> list[Event]: ...
+    def accepted(self, job_id: str) -> list[ArtifactRecord]: ...
+    def nodes(self) -> list[NodeRecord]: ...
+    def live(self, node: str) -> list[str]: ...
+    def sweep(self) -> int: ...
+    def session_ends(self, node: str, session_id: str | None) -> int: ...
+    def now_ns(self) -> int: ...
+    def advance(self, seconds: float) -> None: ...
+    def jump_wall(self, seconds: float) -> None: ...
+    def restart(self, reboot: bool) -> None: ...
+    def close(self) -> None: ...
+
+
+def spec(shape: Shape) -> JobSpec:
+    tasks, required = shape
+    parameters = {
+        "command": ["work", "{i}"],
+        "task_params": [{"i": number} for number in range(tasks)],
+        "lease_seconds": LEASE_S,
+        "outputs": {"required": ["m"] if required else []},
+    }
+    return JobSpec.model_validate({
+        "apiVersion": "flashml.dev/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "j"},
+        "spec": {
+            "workload": {"type": "command", "parameters": parameters},
+            "retryPolicy": {"maxTaskAttempts": MAX_ERRORS},
+        },
+    })  # fmt: skip
+
+
+class CoordinatorMachine(RuleBasedStateMachine):
+    """Draws calls, and compares every answer and everything that can be seen with the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.port = self.open()
+        self.model = Model()
+        self.model.now_ns = self.port.now_ns()
+        self.last_event = 0
+        self.counts: dict[tuple[str | None, EventType], int] = {}
+        self.claims: list[ClaimRequest] = []
+
+    def open(self) -> Port:
+        raise NotImplementedError
+
+    def ask(self, call: Callable[[], T], sends: int = 1) -> T | FlashError:
+        """Return the answer; of a call whose answer was lost and that was sent again, the last.
+
+        Every further answer must be the first one.
+        """
+        answers: list[T | FlashError] = []
+        for _ in range(sends):
+            try:
+                answers.append(call())
+            except FlashError as error:
+                answers.append(error)
+        first, last = answers[0], answers[-1]
+        if isinstance(first, FlashError):
+            assert type(first) is type(last), (first, last)
+        else:
+            assert first == last
+        return last
+
+    @rule(
+        shape=st.tuples(st.integers(1, 3), st.booleans()),
+        key=st.sampled_from([None, "k1", "k2"]),
+        sends=SENDS,
+    )
+    def submit(self, shape: Shape, key: str | None, sends: int) -> None:
+        if len(self.model.jobs) >= MAX_JOBS and key not in self.model.keys:
+            return
+        sends = sends if key else 1
+        self.model.submit(key, shape, self.ask(lambda: self.port.submit(spec(shape), key), sends))
+
+    @rule(node=NODES)
+    def register(self, node: str) -> None:
+        self.model.register(node, self.ask(lambda: self.port.register(_node(node))))
+
+    @precondition(lambda self: self.model.jobs)
+    @rule(node=NODES, data=st.data(), sends=SENDS, session=st.booleans())
+    def claim(self, node: str, data: st.DataObject, sends: int, session: bool) -> None:
+        job_id = data.draw(st.sampled_from([None, None, *self.model.jobs]))
+        claim_id = f"c-{len(self.claims)}" if sends > 1 or data.draw(st.booleans()) else None
+        own = [held for name, held in self.model.past_sessions if name == node]
+        session_id = data.draw(st.sampled_from(own[-2:])) if session and own else None
+        request = ClaimRequest(
+            node_id=node, job_id=job_id, claim_id=claim_id, session_id=session_id
+        )
+        self._claim(request, sends)
+        self.claims.append(request)
+
+    @precondition(lambda self: any(each.claim_id for each in self.claims))
+    @rule(data=st.data(), other=NODES | st.none())
+    def claim_again(self, data: st.DataObject, other: str | None) -> None:
+        """A claim arrives once more, much later; under another node's name it is another claim."""
+        named = [each for each in self.claims if each.claim_id]
+        request = data.draw(st.sampled_from(named))
+        if other is not None:
+            request = request.model_copy(update={"node_id": other, "session_id": None})
+        self._claim(request, 1)
+
+    def _claim(self, request: ClaimRequest, sends: int) -> None:
+        self.model.claim(request, self.ask(lambda: self.port.claim(request), sends))
+
+    def pick(self, data: st.DataObject) -> Grant:
+        """Return a lease, most often one that is still open."""
+        grants = self.model.grants()
+        still = [grant for grant in grants if grant.open]
+        return data.draw(st.sampled_from(still if still and data.draw(st.booleans()) else grants))
+
+    @precondition(lambda self: self.model.grants())
+    @rule(data=st.data(), step=st.integers(0, 100) | st.none(), sends=SENDS)
+    def heartbeat(self, data: st.DataObject, step: int | None, sends: int) -> None:
+        grant = self.pick(data)
+        request = HeartbeatRequest(step=step)
+        call = lambda: self.port.heartbeat(grant.lease.lease_id, request)  # noqa: E731
+        self.model.heartbeat(grant, step, self.ask(call, sends))
+
+    @precondition(lambda self: self.model.grants())
+    @rule(data=st.data(), letter=st.sampled_from("ab"), sends=SENDS)
+    def put(self, data: st.DataObject, letter: str, sends: int) -> None:
+        grant = self.pick(data)
+        tail = data.draw(st.sampled_from(["m", "m", "other", "m/below"]))
+        key = f"{grant.lease.output_prefix}/{tail}"
+        answer = self.ask(lambda: self.port.put(key, BYTES[letter]), sends)
+        self.model.put(key, DIGEST[letter], grant, answer)
+
+    @rule(letter=st.sampled_from("ab"), key=st.sampled_from(["in", "in/x"]), sends=SENDS)
+    def put_input(self, letter: str, key: str, sends: int) -> None:
+        answer = self.ask(lambda: self.port.put(key, BYTES[letter]), sends)
+        self.model.put(key, DIGEST[letter], None, answer)
+
+    @precondition(lambda self: self.model.grants())
+    @rule(data=st.data(), odd=st.sampled_from(["", "", "", "none", "digest", "foreign"]),
+          sends=SENDS)  # fmt: skip
+    def complete(self, data: st.DataObject, odd: str, sends: int) -> None:
+        """Most often with what was uploaded; else with nothing, other bytes, another's bytes."""
+        grant = self.pick(data)
+        prefix = f"{grant.lease.output_prefix}/"
+        held = [(key, found) for key, found in self.model.objects.items() if key.startswith(prefix)]
+        if odd == "foreign":
+            held = [each for each in self.model.objects.items() if each not in held][:1]
+        outputs = [
+            OutputFile(path=key.rpartition("/")[2], key=key, sha256=found) for key, found in held
+        ]
+        if odd == "digest":
+            outputs = [each.model_copy(update={"sha256": "0" * 64}) for each in outputs]
+        request = CompleteRequest(outputs=[] if odd == "none" else outputs)
+        call = lambda: self.port.complete(grant.lease.lease_id, request)  # noqa: E731
+        self.model.complete(grant, request, self.ask(call, sends))
+
+    @precondition(lambda self: self.model.grants())
+    @rule(data=st.data(), end=st.sampled_from(["error", *["killed", "preempted"] * 3]), sends=SENDS)
+    def fail(self, data: st.DataObject, end: str, sends: int) -> None:
+        grant = self.pick(data)
+        request = FailRequest(reason="r", evidence=ENDS[end])
+        call = lambda: self.port.fail(grant.lease.lease_id, request)  # noqa: E731
+        self.model.fail(grant, ENDS[end], self.ask(call, sends))
+
+    @precondition(lambda self: len(self.model.grants()) > 3)
+    @rule(data=st.data(), sends=SENDS, sure=st.sampled_from([True, False, False]))
+    def cancel(self, data: st.DataObject, sends: int, sure: bool) -> None:
+        if sure:
+            job_id = data.draw(st.sampled_from(list(self.model.jobs)))
+            self.model.cancel(job_id, self.ask(lambda: self.port.cancel(job_id), sends))
+
+    @rule()
+    def unknown_lease(self) -> None:
+        lease_id = "lease-" + "0" * 32
+        unknown(self.ask(lambda: self.port.heartbeat(lease_id, HeartbeatRequest())))
+        unknown(self.ask(lambda: self.port.complete(lease_id, CompleteRequest())))
+
+    @rule(seconds=st.floats(0, 15), sweeps=st.booleans())
+    def time_passes(self, seconds: float, sweeps: bool) -> None:
+        self.port.advance(seconds)
+        self.model.now_ns = self.port.now_ns()
+        if sweeps:
+            assert self.port.sweep() == self.model.sweep()
+
+    @rule(hours=st.integers(-50, 50).filter(bool))
+    def case_111_wall_clock_jumps(self, hours: int) -> None:
+        """Hours forward or back change nothing: no lease is lost, none lives longer."""
+        self.port.jump_wall(hours * 3_600)
+        assert self.port.sweep() == self.model.sweep()
+        assert all(node.idle_s >= 0 for node in self.port.nodes())
+
+    @rule(node=NODES, data=st.data(), one=st.booleans())
+    def session_ends(self, node: str, data: st.DataObject, one: bool) -> None:
+        held = [name for who, name in self.model.past_sessions if who == node]
+        session_id = data.draw(st.sampled_from(held)) if one and held else None
+        lost = self.model.session_ends(node, session_id)
+        assert self.port.session_ends(node, session_id) == lost
+
+    @rule(reboot=st.booleans())
+    def restart(self, reboot: bool) -> None:
+        """On the same clock, or after a reboot that set it back to its beginning."""
+        self.port.restart(reboot)
+        self.model.restart(self.port.now_ns())
+
+    @invariant()
+    def all_that_can_be_seen_agrees_with_the_model(self) -> None:
+        assert set(self.port.job_ids()) == set(self.model.jobs)
+        for job_id in self.model.jobs:
+            self.model.check_job(self.port.job(job_id), self.port.tasks(job_id))
+            stored = self.port.accepted(job_id)
+            assert all(record.accepted for record in stored)
+            shown = {(record.object_key, record.sha256, record.path) for record in stored}
+            assert shown == self.model.accepted(job_id)
+
+    @invariant()
+    def at_most_one_lease_of_a_task_is_live(self) -> None:
+        live = [lease_id for node in ("w1", "w2", "w3") for lease_id in self.port.live(node)]
+        assert sorted(live) == sorted(grant.lease.lease_id for grant in self.model.live())
+        tasks = [grant.lease.task_id for grant in self.model.live()]
+        assert len(tasks) == len(set(tasks))
+
+    @invariant()
+    def events_rise_and_tell_each_thing_once(self) -> None:
+        for event in self.port.events(self.last_event):
+            assert event.id > self.last_event
+            self.last_event = event.id
+            for name in {event.task_id, event.lease_id, event.job_id}:
+                self.counts[name, event.type] = self.counts.get((name, event.type), 0) + 1
+        for job_id, job in self.model.jobs.items():
+            ends = self._told([job_id], "JOB_SUCCEEDED", "JOB_FAILED", "JOB_CANCELLED")
+            assert ends == job.state.terminal
+            for name, task in job.tasks.items():
+                assert self._told([name], "TASK_COMMIT_ACCEPTED") == (task.winner is not None)
+                assert self._told([name], "LEASE_CLAIMED") == len(task.grants)
+                failed = sum(grant.failed is not None for grant in task.grants)
+                assert self._told([name], "TASK_ATTEMPT_FAILED") == failed
+
+    def _told(self, names: Iterable[str], *kinds: str) -> int:
+        return sum(self.counts.get((name, EventType(kind)), 0) for name in names for kind in kinds)
+
+    def teardown(self) -> None:
+        """No task is lost: whoever asks long enough gets the rest of every open job done."""
+        try:
+            self.port.advance(10**6)
+            self.model.now_ns = self.port.now_ns()
+            self.port.sweep()
+            self.model.sweep()
+            request = ClaimRequest(node_id="last")
+            while (lease := self.ask(lambda: self.port.claim(request))) is not None:
+                self.model.claim(request, lease)
+                grant = next(g for g in self.model.grants() if g.lease == lease)
+                key = f"{grant.lease.output_prefix}/m"
+                self.model.put(key, DIGEST["a"], grant, self.ask(self._put(key)))
+                done = CompleteRequest(outputs=[OutputFile(path="m", key=key, sha256=DIGEST["a"])])
+                answer = self.ask(self._complete(grant, done))
+                self.model.complete(grant, done, answer)
+            assert all(job.state.terminal for job in self.model.jobs.values())
+            self.all_that_can_be_seen_agrees_with_the_model()
+        finally:
+            self.port.close()
+
+    def _put(self, key: str) -> Callable[[], ArtifactRecord]:
+        return lambda: self.port.put(key, BYTES["a"])
+
+    def _complete(self, grant: Grant, request: CompleteRequest) -> Callable[[], CompleteAnswer]:
+        return lambda: self.port.complete(grant.lease.lease_id, request)
+
+
+def _node(name: str) -> NodeRegistration:
+    return NodeRegistration(node_id=name, hostname="h")
