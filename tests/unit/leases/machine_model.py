@@ -7,7 +7,7 @@ answer is a right one, and moves the model on.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from flashruntime.errors import Conflict, FlashError, NotFound, Superseded
+from flashruntime.errors import Conflict, FlashError, Superseded
 from flashruntime.protocol.failures import EndedBy, Evidence, RecoveryAction
 from flashruntime.protocol.jobs import JobRecord, JobState
 from flashruntime.protocol.nodes import NodeRegistered
@@ -337,8 +337,3 @@ class Model:
 
 def _nested(one: str, other: str) -> bool:
     return one.startswith(f"{other}/") or other.startswith(f"{one}/")
-
-
-def unknown(answer: object) -> None:
-    """Assert that what was never given out is unknown."""
-    assert isinstance(answer, NotFound), answer

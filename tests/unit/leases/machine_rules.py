@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Protocol, TypeVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from flashruntime.errors import FlashError
 from flashruntime.protocol.events import Event, EventType
@@ -25,11 +25,14 @@ from flashruntime.protocol.tasks import (
     OutputFile,
     TaskRecord,
 )
-from tests.unit.leases.machine_model import LEASE_S, MAX_ERRORS, Grant, Model, Shape, unknown
+from tests.unit.leases.machine_model import LEASE_S, MAX_ERRORS, Grant, Model, Shape
 
 T = TypeVar("T")
 MAX_JOBS = 3
 NODES = st.sampled_from(["w1", "w2", "w3"])
+SHAPES = st.tuples(st.integers(1, 3), st.booleans())
+SESSIONS = st.sampled_from(["none", "none", "current", "oldest", "new"])
+TAILS = st.sampled_from(["m", "m", "m", "other", "m/below", "in", "in/x"])
 SENDS = st.sampled_from([1, 1, 2])
 BYTES = {letter: letter.encode() for letter in "ab"}
 DIGEST = {letter: sha256(data).hexdigest() for letter, data in BYTES.items()}
@@ -119,33 +122,42 @@ class CoordinatorMachine(RuleBasedStateMachine):
             assert first == last
         return last
 
-    @rule(
-        shape=st.tuples(st.integers(1, 3), st.booleans()),
-        key=st.sampled_from([None, "k1", "k2"]),
-        sends=SENDS,
-    )
+    @initialize(shapes=st.lists(SHAPES, min_size=1, max_size=2), claims=st.integers(0, 3))
+    def begin(self, shapes: list[Shape], claims: int) -> None:
+        """Most lives begin with work that is under way."""
+        for number, shape in enumerate(shapes):
+            self._submit(f"k{number}", shape, 1)
+        for number in range(claims):
+            self._claim(ClaimRequest(node_id=f"w{number + 1}", claim_id=f"first-{number}"), 1)
+
+    @rule(shape=SHAPES, key=st.sampled_from([None, "k0", "k1", "k2"]), sends=SENDS)
     def submit(self, shape: Shape, key: str | None, sends: int) -> None:
-        if len(self.model.jobs) >= MAX_JOBS and key not in self.model.keys:
+        """Under a key that is known the same request comes again, or another one."""
+        known = self.model.keys.get(key or "")
+        if known is None and len(self.model.jobs) >= MAX_JOBS:
             return
-        sends = sends if key else 1
+        if known is not None and sends == 1:
+            shape = self.model.jobs[known].shape
+        self._submit(key, shape, sends if key else 1)
+
+    def _submit(self, key: str | None, shape: Shape, sends: int) -> None:
         self.model.submit(key, shape, self.ask(lambda: self.port.submit(spec(shape), key), sends))
 
-    @rule(node=NODES)
-    def register(self, node: str) -> None:
-        self.model.register(node, self.ask(lambda: self.port.register(_node(node))))
-
-    @precondition(lambda self: self.model.jobs)
-    @rule(node=NODES, data=st.data(), sends=SENDS, session=st.booleans())
-    def claim(self, node: str, data: st.DataObject, sends: int, session: bool) -> None:
+    @rule(node=NODES, data=st.data(), sends=SENDS, session=SESSIONS)
+    def claim(self, node: str, data: st.DataObject, sends: int, session: str) -> None:
+        """By a node that has registered just now, before, or twice since, or never."""
         job_id = data.draw(st.sampled_from([None, None, *self.model.jobs]))
-        claim_id = f"c-{len(self.claims)}" if sends > 1 or data.draw(st.booleans()) else None
+        named = sends > 1 or data.draw(st.booleans())
         own = [held for name, held in self.model.past_sessions if name == node]
-        session_id = data.draw(st.sampled_from(own[-2:])) if session and own else None
+        if session == "new" or (session != "none" and not own):
+            self.model.register(node, self.ask(lambda: self.port.register(_node(node))))
+            own.append(self.model.sessions[node])
+        session_id = None if session == "none" else own[0 if session == "oldest" else -1]
+        claim_id = f"c-{len(self.claims)}" if named else None
         request = ClaimRequest(
             node_id=node, job_id=job_id, claim_id=claim_id, session_id=session_id
         )
         self._claim(request, sends)
-        self.claims.append(request)
 
     @precondition(lambda self: any(each.claim_id for each in self.claims))
     @rule(data=st.data(), other=NODES | st.none())
@@ -158,35 +170,47 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self._claim(request, 1)
 
     def _claim(self, request: ClaimRequest, sends: int) -> None:
+        self.claims.append(request)
         self.model.claim(request, self.ask(lambda: self.port.claim(request), sends))
 
     def pick(self, data: st.DataObject) -> Grant:
-        """Return a lease, most often one that is still open."""
-        grants = self.model.grants()
-        still = [grant for grant in grants if grant.open]
-        return data.draw(st.sampled_from(still if still and data.draw(st.booleans()) else grants))
+        """Return a lease: one that is open, one that was taken over, or any that has ended."""
+        by_kind: dict[str, list[Grant]] = {}
+        for grant in self.model.grants():
+            kind = grant.state if grant.state in {"completed", "superseded"} else "ended"
+            by_kind.setdefault("open" if grant.open else kind, []).append(grant)
+        return data.draw(st.sampled_from(by_kind[data.draw(st.sampled_from(sorted(by_kind)))]))
+
+    @precondition(lambda self: any(grant.open for grant in self.model.grants()))
+    @rule(data=st.data(), node=NODES, again=st.booleans())
+    def taken_over(self, data: st.DataObject, node: str, again: bool) -> None:
+        """A node is lost and, unless it is back before (`again`), another has its tasks."""
+        still = [grant for grant in self.model.grants() if grant.open]
+        grant = data.draw(st.sampled_from(still))
+        self.session_ended(grant.lease.node_id, None)
+        if again:
+            self.beat(grant, None, 1)
+        request = ClaimRequest(node_id=node, job_id=grant.lease.job_id)
+        self._claim(request, 1)
 
     @precondition(lambda self: self.model.grants())
     @rule(data=st.data(), step=st.integers(0, 100) | st.none(), sends=SENDS)
     def heartbeat(self, data: st.DataObject, step: int | None, sends: int) -> None:
-        grant = self.pick(data)
+        self.beat(self.pick(data), step, sends)
+
+    def beat(self, grant: Grant, step: int | None, sends: int) -> None:
         request = HeartbeatRequest(step=step)
         call = lambda: self.port.heartbeat(grant.lease.lease_id, request)  # noqa: E731
         self.model.heartbeat(grant, step, self.ask(call, sends))
 
     @precondition(lambda self: self.model.grants())
-    @rule(data=st.data(), letter=st.sampled_from("ab"), sends=SENDS)
-    def put(self, data: st.DataObject, letter: str, sends: int) -> None:
-        grant = self.pick(data)
-        tail = data.draw(st.sampled_from(["m", "m", "other", "m/below"]))
-        key = f"{grant.lease.output_prefix}/{tail}"
+    @rule(data=st.data(), letter=st.sampled_from("ab"), tail=TAILS, sends=SENDS)
+    def put(self, data: st.DataObject, letter: str, tail: str, sends: int) -> None:
+        """Below the prefix of a lease, or beside them all."""
+        owner = None if tail.startswith("in") else self.pick(data)
+        key = f"{owner.lease.output_prefix}/{tail}" if owner else tail
         answer = self.ask(lambda: self.port.put(key, BYTES[letter]), sends)
-        self.model.put(key, DIGEST[letter], grant, answer)
-
-    @rule(letter=st.sampled_from("ab"), key=st.sampled_from(["in", "in/x"]), sends=SENDS)
-    def put_input(self, letter: str, key: str, sends: int) -> None:
-        answer = self.ask(lambda: self.port.put(key, BYTES[letter]), sends)
-        self.model.put(key, DIGEST[letter], None, answer)
+        self.model.put(key, DIGEST[letter], owner, answer)
 
     @precondition(lambda self: self.model.grants())
     @rule(data=st.data(), odd=st.sampled_from(["", "", "", "none", "digest", "foreign"]),
@@ -222,30 +246,22 @@ class CoordinatorMachine(RuleBasedStateMachine):
             job_id = data.draw(st.sampled_from(list(self.model.jobs)))
             self.model.cancel(job_id, self.ask(lambda: self.port.cancel(job_id), sends))
 
-    @rule()
-    def unknown_lease(self) -> None:
-        lease_id = "lease-" + "0" * 32
-        unknown(self.ask(lambda: self.port.heartbeat(lease_id, HeartbeatRequest())))
-        unknown(self.ask(lambda: self.port.complete(lease_id, CompleteRequest())))
-
-    @rule(seconds=st.floats(0, 15), sweeps=st.booleans())
-    def time_passes(self, seconds: float, sweeps: bool) -> None:
+    @rule(seconds=st.floats(0, 15), hours=st.integers(-50, 50), sweeps=st.booleans())
+    def time_passes(self, seconds: float, hours: int, sweeps: bool) -> None:
+        """Case 111: the wall clock jumps by hours, and changes nothing."""
         self.port.advance(seconds)
+        self.port.jump_wall(hours * 3_600)
         self.model.now_ns = self.port.now_ns()
         if sweeps:
             assert self.port.sweep() == self.model.sweep()
-
-    @rule(hours=st.integers(-50, 50).filter(bool))
-    def case_111_wall_clock_jumps(self, hours: int) -> None:
-        """Hours forward or back change nothing: no lease is lost, none lives longer."""
-        self.port.jump_wall(hours * 3_600)
-        assert self.port.sweep() == self.model.sweep()
         assert all(node.idle_s >= 0 for node in self.port.nodes())
 
     @rule(node=NODES, data=st.data(), one=st.booleans())
     def session_ends(self, node: str, data: st.DataObject, one: bool) -> None:
         held = [name for who, name in self.model.past_sessions if who == node]
-        session_id = data.draw(st.sampled_from(held)) if one and held else None
+        self.session_ended(node, data.draw(st.sampled_from(held)) if one and held else None)
+
+    def session_ended(self, node: str, session_id: str | None) -> None:
         lost = self.model.session_ends(node, session_id)
         assert self.port.session_ends(node, session_id) == lost
 
