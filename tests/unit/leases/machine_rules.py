@@ -54,8 +54,7 @@ class Port(Protocol):
     def put(self, key: str, data: bytes) -> ArtifactRecord: ...
     def complete(self, lease_id: str, request: CompleteRequest) -> CompleteAnswer: ...
     def fail(self, lease_id: str, request: FailRequest) -> FailAnswer: ...
-    def job(self, job_id: str) -> JobRecord: ...
-    def job_ids(self) -> list[str]: ...
+    def jobs(self) -> list[JobRecord]: ...
     def tasks(self, job_id: str) -> list[TaskRecord]: ...
     def events(self, after: int) -> list[Event]: ...
     def accepted(self, job_id: str) -> list[ArtifactRecord]: ...
@@ -92,11 +91,14 @@ def spec(shape: Shape) -> JobSpec:
 class CoordinatorMachine(RuleBasedStateMachine):
     """Draws calls, and compares every answer and everything that can be seen with the model."""
 
+    looks = MAX_JOBS
+
     def __init__(self) -> None:
         super().__init__()
         self.port = self.open()
         self.model = Model()
         self.model.now_ns = self.port.now_ns()
+        self.looked = 0
         self.last_event = 0
         self.counts: dict[tuple[str | None, EventType], int] = {}
         self.claims: list[ClaimRequest] = []
@@ -272,14 +274,23 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.model.restart(self.port.now_ns())
 
     @invariant()
-    def all_that_can_be_seen_agrees_with_the_model(self) -> None:
-        assert set(self.port.job_ids()) == set(self.model.jobs)
-        for job_id in self.model.jobs:
-            self.model.check_job(self.port.job(job_id), self.port.tasks(job_id))
-            stored = self.port.accepted(job_id)
-            assert all(record.accepted for record in stored)
-            shown = {(record.object_key, record.sha256, record.path) for record in stored}
-            assert shown == self.model.accepted(job_id)
+    def what_can_be_seen_agrees_with_the_model(self) -> None:
+        """All jobs in short; of `looks` of them, in turn, every task and result too."""
+        records = {record.job_id: record for record in self.port.jobs()}
+        assert set(records) == set(self.model.jobs)
+        for record in records.values():
+            assert record.state is self.model.jobs[record.job_id].state
+        names = sorted(records)
+        for number in range(min(self.looks, len(names))):
+            self._look(records[names[(self.looked + number) % len(names)]])
+        self.looked += self.looks
+
+    def _look(self, record: JobRecord) -> None:
+        self.model.check_job(record, self.port.tasks(record.job_id))
+        stored = self.port.accepted(record.job_id)
+        assert all(each.accepted for each in stored)
+        shown = {(each.object_key, each.sha256, each.path) for each in stored}
+        assert shown == self.model.accepted(record.job_id)
 
     @invariant()
     def at_most_one_lease_of_a_task_is_live(self) -> None:
@@ -324,7 +335,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
                 answer = self.ask(self._complete(grant, done))
                 self.model.complete(grant, done, answer)
             assert all(job.state.terminal for job in self.model.jobs.values())
-            self.all_that_can_be_seen_agrees_with_the_model()
+            for record in self.port.jobs():
+                self._look(record)
         finally:
             self.port.close()
 

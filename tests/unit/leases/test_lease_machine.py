@@ -7,8 +7,6 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from flashruntime.leases.manager import LeaseManager
 from flashruntime.leases.memory import MemoryStore
@@ -34,6 +32,7 @@ from flashruntime.recovery.incidents import Judge
 from flashruntime.service.expand import expand
 from flashruntime.testing import ManualClock
 from tests.unit.leases.machine_rules import CoordinatorMachine, Port
+from tests.unit.leases.machine_run import run
 
 
 class ManagerPort:
@@ -84,11 +83,8 @@ class ManagerPort:
     def fail(self, lease_id: str, request: FailRequest) -> FailAnswer:
         return self.manager.fail(lease_id, request, self.judge.decide)
 
-    def job(self, job_id: str) -> JobRecord:
-        return self.manager.job(job_id)
-
-    def job_ids(self) -> list[str]:
-        return [job.job_id for job in self.manager.jobs(None, 100).items]
+    def jobs(self) -> list[JobRecord]:
+        return self.manager.jobs(None, 100).items
 
     def tasks(self, job_id: str) -> list[TaskRecord]:
         return self.manager.tasks(job_id, None, 100).items
@@ -158,18 +154,6 @@ class LedgerMachine(CoordinatorMachine):
 
     def open(self) -> Port:
         return SqlitePort()
-
-
-def run(machine: type[CoordinatorMachine], examples: int, steps: int) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
 
 
 @pytest.mark.parametrize(
