@@ -1,5 +1,6 @@
 """Reported cases of coordinators, each with real sockets and real processes."""
 
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -196,3 +197,29 @@ def claimed(client: CoordinatorClient, node: str) -> Lease:
     lease = client.claim(ClaimRequest(node_id=node))
     assert lease is not None
     return lease
+
+
+HOLDS_THE_INTERPRETER = """
+import ctypes
+ctypes.PyDLL(None).sleep(4)
+open("metrics.json", "w").write("{}")
+"""
+
+
+def test_l17_tasks_that_hold_their_interpreter_are_heard_of(tmp_path: Path) -> None:
+    """No Python code of the job runs for the length of four leases."""
+    with Stack(tmp_path) as stack:
+        stack.start_worker("first")
+        job_id = stack.submit(HOLDS_THE_INTERPRETER, lease_seconds=1.0)
+        assert stack.ended(job_id).state is JobState.SUCCEEDED
+        (task,) = stack.client.tasks(job_id)
+        assert task.attempts == 1
+        assert "LEASE_EXPIRED" not in stack.event_types(job_id)
+
+
+def test_127_the_composed_stack_keeps_its_ledger_on_a_named_volume() -> None:
+    """A directory of the host may be a shared file system, which is no place for a WAL."""
+    text = (Path(__file__).parents[2] / "compose.yaml").read_text(encoding="utf-8")
+    mounted = re.findall(r"- ([^\s:]+):/var/lib/flashruntime", text)
+    declared = re.findall(r"^  (\w+):", text.partition("\nvolumes:\n")[2], re.MULTILINE)
+    assert {"ledger", "artifacts"} <= set(mounted) <= set(declared)
