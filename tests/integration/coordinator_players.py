@@ -5,6 +5,7 @@ A call that was not answered counts as maybe: both outcomes are allowed, until o
 
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import sha256
 from threading import Event, Lock
@@ -133,6 +134,7 @@ class Player:
         self._node = f"n{number}"
         self._draw = random.Random(f"{seed}/{number}")
         self._client = CoordinatorClient(book.url)
+        self._twin = ThreadPoolExecutor(1)
         self._held: list[Held] = []
         self._jobs: list[Submitted] = []
         self._session: str | None = None
@@ -143,13 +145,27 @@ class Player:
 
     def play(self) -> None:
         """Make moves until told to stop; any answer that cannot be right raises."""
-        with self._client:
+        with self._client, self._twin:
             moves, weights = list(self._moves), list(self._moves.values())
             while not self._book.stop.is_set():
                 self._draw.choices(moves, weights)[0]()
 
-    def _once(self, call: Callable[[], T]) -> T | FlashError | None:
-        """Return the answer, an error of the request, or None where nothing came back."""
+    def _once(self, call: Callable[[], T], twins: float = 0.1) -> T | FlashError | None:
+        """Return the answer, an error of the request, or None where nothing came back.
+
+        Now and then the request is doubled on its way: both arrive at once and are answered alike.
+        """
+        twin = self._twin.submit(self._sent, call) if self._draw.random() < twins else None
+        answer = self._sent(call)
+        if twin is not None:
+            other = twin.result()
+            assert answer is None or other is None or _alike(answer, other), (answer, other)
+            answer = other if (answer is None or answer == ()) and other is not None else answer
+        if answer is None:
+            self._book.up.wait(self._draw.uniform(0.02, 0.5))
+        return answer
+
+    def _sent(self, call: Callable[[], T]) -> T | FlashError | None:
         with self._book.lock:
             self._book.busy += 1
         try:
@@ -158,18 +174,18 @@ class Player:
             answer = None
         except (Superseded, Conflict, NotFound) as error:
             answer = error
+        finally:
+            with self._book.lock:
+                self._book.busy -= 1
         with self._book.lock:
-            self._book.busy -= 1
             self._book.answered += answer is not None
             self._book.maybe += answer is None
-        if answer is None:
-            self._book.up.wait(self._draw.uniform(0.02, 0.5))
         return answer
 
-    def _answered(self, call: Callable[[], T]) -> T | FlashError:
+    def _answered(self, call: Callable[[], T], twins: float = 0.1) -> T | FlashError:
         """Repeat a call until it is answered."""
         deadline = monotonic() + PATIENCE_S
-        while (answer := self._once(call)) is None:
+        while (answer := self._once(call, twins)) is None:
             assert monotonic() < deadline, "the coordinator did not come back"
         return answer
 
@@ -276,7 +292,7 @@ class Player:
             node_id=self._node, claim_id=claim_id, session_id=session, wait_s=0.05
         )
         asked = lambda: _some(self._client.claim(request))  # noqa: E731
-        answer = self._once(asked)
+        answer = self._once(asked, 0.2 if claim_id else 0.0)
         if answer is None and claim_id is not None and self._draw.random() < 0.8:
             answer = self._answered(asked)
         if answer is None:
@@ -332,7 +348,7 @@ class Player:
             self._store(held, self._draw.choice(["m", "n"]))
 
     def _store(self, held: Held, path: str) -> None:
-        data = self._draw.randbytes(self._draw.choice([3, 300, 30_000]))
+        data = self._draw.randbytes(self._draw.choice([3, 300, 30_000, 200_000]))
         key = f"{held.lease.output_prefix}/{path}"
         found = held.objects.setdefault(path, Register(None))
         digest = sha256(data).hexdigest()
@@ -440,7 +456,7 @@ class Player:
 
     def _register(self) -> None:
         registration = NodeRegistration(node_id=self._node)
-        answer = self._answered(lambda: self._client.register(registration))
+        answer = self._answered(lambda: self._client.register(registration), 0.0)
         assert not isinstance(answer, FlashError), answer
         self._session = answer.session_id
 
@@ -454,6 +470,20 @@ class Player:
         assert record.state.terminal or not job.ended
         assert record.state is not JobState.CANCELLED or job.cancelled.sent[-1]
         job.ended = record.state.terminal
+
+
+def _alike(one: object, other: object) -> bool:
+    """Whether two answers to one request agree; a lease may end between the two."""
+    if Superseded in {type(one), type(other)}:
+        return True
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        ids = [{lease.lease_id for lease in leases} for leases in (one, other)]
+        return ids[0] == ids[1] or set() in ids
+    if isinstance(one, JobRecord) and isinstance(other, JobRecord):
+        return one.job_id == other.job_id
+    if isinstance(one, CompleteAnswer | FailAnswer):
+        return one == other
+    return type(one) is type(other)
 
 
 def _some(lease: Lease | None) -> tuple[Lease, ...]:
