@@ -184,4 +184,4 @@ def test_the_coordinator_keeps_its_promises_over_http() -> None:
 @pytest.mark.bench_stress
 @pytest.mark.timeout(1_800)
 def test_the_coordinator_keeps_its_promises_over_http_in_long_lives() -> None:
-    run(HttpMachine, 400, 120)
+    run(HttpMachine, 400, 120, shrink=True)

@@ -34,6 +34,8 @@ SHAPES = st.tuples(st.integers(1, 3), st.booleans())
 SESSIONS = st.sampled_from(["none", "none", "current", "oldest", "new"])
 TAILS = st.sampled_from(["m", "m", "m", "other", "m/below", "in", "in/x"])
 SENDS = st.sampled_from([1, 1, 2])
+ENDINGS = st.sampled_from(["error", *["killed", "preempted"] * 3])
+ODD = st.sampled_from(["", "", "foreign", "", "digest", "none"])
 BYTES = {letter: letter.encode() for letter in "ab"}
 DIGEST = {letter: sha256(data).hexdigest() for letter, data in BYTES.items()}
 ENDS = {
@@ -210,23 +212,26 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def put(self, data: st.DataObject, letter: str, tail: str, sends: int) -> None:
         """Below the prefix of a lease, or beside them all."""
         owner = None if tail.startswith("in") else self.pick(data)
-        key = f"{owner.lease.output_prefix}/{tail}" if owner else tail
+        self._put(f"{owner.lease.output_prefix}/{tail}" if owner else tail, letter, owner, sends)
+
+    def _put(self, key: str, letter: str, owner: Grant | None, sends: int) -> None:
         answer = self.ask(lambda: self.port.put(key, BYTES[letter]), sends)
         self.model.put(key, DIGEST[letter], owner, answer)
 
     @precondition(lambda self: self.model.grants())
-    @rule(data=st.data(), odd=st.sampled_from(["", "", "", "none", "digest", "foreign"]),
+    @rule(data=st.data(), odd=ODD,
           sends=SENDS)  # fmt: skip
     def complete(self, data: st.DataObject, odd: str, sends: int) -> None:
         """Most often with what was uploaded; else with nothing, other bytes, another's bytes."""
         grant = self.pick(data)
         prefix = f"{grant.lease.output_prefix}/"
-        held = [(key, found) for key, found in self.model.objects.items() if key.startswith(prefix)]
         if odd == "foreign":
-            held = [each for each in self.model.objects.items() if each not in held][:1]
-        outputs = [
-            OutputFile(path=key.rpartition("/")[2], key=key, sha256=found) for key, found in held
-        ]
+            self._put("other", "a", None, 1)
+        stored = self.model.objects.items()
+        outputs = [_output(key, found) for key, found in stored if key.startswith(prefix)]
+        foreign = [_output(key, found) for key, found in stored if not key.startswith(prefix)]
+        if odd == "foreign":
+            outputs += [each.model_copy(update={"path": "x"}) for each in foreign[-1:]]
         if odd == "digest":
             outputs = [each.model_copy(update={"sha256": "0" * 64}) for each in outputs]
         request = CompleteRequest(outputs=[] if odd == "none" else outputs)
@@ -234,12 +239,17 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.model.complete(grant, request, self.ask(call, sends))
 
     @precondition(lambda self: self.model.grants())
-    @rule(data=st.data(), end=st.sampled_from(["error", *["killed", "preempted"] * 3]), sends=SENDS)
-    def fail(self, data: st.DataObject, end: str, sends: int) -> None:
+    @rule(data=st.data(), end=ENDINGS, sends=SENDS, waits=st.sampled_from([None, 0, 1, 60]))
+    def fail(self, data: st.DataObject, end: str, sends: int, waits: int | None) -> None:
+        """The same node may ask for the task again at once, or a little later."""
         grant = self.pick(data)
         request = FailRequest(reason="r", evidence=ENDS[end])
         call = lambda: self.port.fail(grant.lease.lease_id, request)  # noqa: E731
         self.model.fail(grant, ENDS[end], self.ask(call, sends))
+        if waits is not None:
+            self.moved(waits, 0, sweeps=True)
+            lease = grant.lease
+            self._claim(ClaimRequest(node_id=lease.node_id, job_id=lease.job_id), 1)
 
     @precondition(lambda self: len(self.model.grants()) > 3)
     @rule(data=st.data(), sends=SENDS, sure=st.sampled_from([True, False, False]))
@@ -251,6 +261,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
     @rule(seconds=st.floats(0, 15), hours=st.integers(-50, 50), sweeps=st.booleans())
     def time_passes(self, seconds: float, hours: int, sweeps: bool) -> None:
         """Case 111: the wall clock jumps by hours, and changes nothing."""
+        self.moved(seconds, hours, sweeps=sweeps)
+
+    def moved(self, seconds: float, hours: int, *, sweeps: bool) -> None:
         self.port.advance(seconds)
         self.port.jump_wall(hours * 3_600)
         self.model.now_ns = self.port.now_ns()
@@ -330,7 +343,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
                 self.model.claim(request, lease)
                 grant = next(g for g in self.model.grants() if g.lease == lease)
                 key = f"{grant.lease.output_prefix}/m"
-                self.model.put(key, DIGEST["a"], grant, self.ask(self._put(key)))
+                self._put(key, "a", grant, 1)
                 done = CompleteRequest(outputs=[OutputFile(path="m", key=key, sha256=DIGEST["a"])])
                 answer = self.ask(self._complete(grant, done))
                 self.model.complete(grant, done, answer)
@@ -340,11 +353,12 @@ class CoordinatorMachine(RuleBasedStateMachine):
         finally:
             self.port.close()
 
-    def _put(self, key: str) -> Callable[[], ArtifactRecord]:
-        return lambda: self.port.put(key, BYTES["a"])
-
     def _complete(self, grant: Grant, request: CompleteRequest) -> Callable[[], CompleteAnswer]:
         return lambda: self.port.complete(grant.lease.lease_id, request)
+
+
+def _output(key: str, digest: str) -> OutputFile:
+    return OutputFile(path=key.rpartition("/")[2], key=key, sha256=digest)
 
 
 def _node(name: str) -> NodeRegistration:

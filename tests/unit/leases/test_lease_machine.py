@@ -166,6 +166,7 @@ def test_leases_keep_their_promises(machine: type[CoordinatorMachine], examples:
 
 
 @pytest.mark.bench_stress
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("machine", [ManagerMachine, LedgerMachine], ids=["memory", "sqlite"])
 def test_leases_keep_their_promises_in_long_lives(machine: type[CoordinatorMachine]) -> None:
-    run(machine, 1_500, 120)
+    run(machine, 1_500, 120, shrink=True)
