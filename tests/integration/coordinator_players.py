@@ -193,7 +193,7 @@ class Player:
         """Send a change, over and over until it is answered, and account for it."""
         index = register.send(value)
         answer = self._answered(call)
-        if not isinstance(answer, FlashError):
+        if _done(answer):
             register.ack(index)
         return answer
 
@@ -214,7 +214,7 @@ class Player:
             assert isinstance(tasks, list), tasks
             if self._book.generation > generation:
                 self._learn(held, tasks[held.lease.task_index])
-        elif not isinstance(answer, FlashError):
+        elif _done(answer):
             register.ack(index)
         return answer
 
@@ -292,6 +292,7 @@ class Player:
             node_id=self._node, claim_id=claim_id, session_id=session, wait_s=0.05
         )
         asked = lambda: _some(self._client.claim(request))  # noqa: E731
+        began_ns = monotonic_ns()
         answer = self._once(asked, 0.2 if claim_id else 0.0)
         if answer is None and claim_id is not None and self._draw.random() < 0.8:
             answer = self._answered(asked)
@@ -305,12 +306,12 @@ class Player:
         else:
             assert isinstance(answer, tuple), answer
             for lease in answer:
-                self._hold(lease, request)
+                self._hold(lease, request, began_ns)
 
-    def _hold(self, lease: Lease, request: ClaimRequest) -> None:
+    def _hold(self, lease: Lease, request: ClaimRequest, began_ns: int) -> None:
         assert lease.lease_id not in self._book.leases, "one lease was given out twice"
         assert lease.node_id == self._node
-        held = Held(lease)
+        held = Held(lease, beats=[(began_ns, monotonic_ns())])
         self._book.leases[lease.lease_id] = held
         self._book.touch(held)
         self._held = [*self._held[-40:], held]
@@ -470,6 +471,12 @@ class Player:
         assert record.state.terminal or not job.ended
         assert record.state is not JobState.CANCELLED or job.cancelled.sent[-1]
         job.ended = record.state.terminal
+
+
+def _done(answer: object) -> bool:
+    """Whether an answer says that a change was made."""
+    refused = isinstance(answer, CompleteAnswer) and not answer.accepted
+    return not (refused or isinstance(answer, FlashError))
 
 
 def _alike(one: object, other: object) -> bool:

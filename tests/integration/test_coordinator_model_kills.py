@@ -9,7 +9,9 @@ import hashlib
 import random
 import shutil
 import sqlite3
+import sys
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -39,6 +41,7 @@ pytestmark = pytest.mark.integration
 CLIENTS = 8
 DRAIN_S = 120.0
 NS = 1_000_000_000
+STAMP_NS = NS // 4
 ENDS = {EventType.JOB_SUCCEEDED, EventType.JOB_FAILED, EventType.JOB_CANCELLED}
 
 
@@ -259,20 +262,19 @@ def check_jobs_in(events: list[Event], book: Book) -> None:
 
 
 def check_deadlines_in(events: list[Event], book: Book) -> None:
-    """No lease lapses before its full time since a claim, an answered heartbeat or a start."""
+    """No lease lapses before its full time since it was asked for, renewed, or a start.
+
+    It counts from the moment of the call; the event of a start is stamped a little later.
+    """
     lease_ns = round(LEASE_S * NS)
-    begun: dict[str, int] = {}
     started_ns = 0
     for event in events:
-        lease = str(event.lease_id)
         if event.type is EventType.COORDINATOR_STARTED:
-            started_ns = event.mono_ns
-        elif event.type in {EventType.LEASE_CLAIMED, EventType.LEASE_RENEWED}:
-            begun[lease] = event.mono_ns
-        elif event.type is EventType.LEASE_EXPIRED:
-            held = book.leases.get(lease)
-            beats = [sent for sent, heard in (held.beats if held else ()) if heard < event.mono_ns]
-            assert event.mono_ns >= max([begun[lease], started_ns, *beats]) + lease_ns, lease
+            started_ns = event.mono_ns - STAMP_NS
+        elif event.type is EventType.LEASE_EXPIRED and str(event.lease_id) in book.leases:
+            held = book.leases[str(event.lease_id)]
+            beats = [sent for sent, heard in held.beats if heard < event.mono_ns]
+            assert event.mono_ns >= max([started_ns, *beats]) + lease_ns, held.lease.lease_id
 
 
 def check_bytes(root: Path, copy: Path) -> None:
@@ -303,7 +305,9 @@ def weather(storm: Storm, *, seconds: float, kills: int = 0, answers: int = 0) -
     begin = monotonic()
     with storm.process:
         storm.run(seconds=seconds, kills=kills, answers=answers)
+        print("run", monotonic() - begin)
         storm.drain()
+        print("drain", monotonic() - begin)
         storm.audit()
     return told(storm, begin)
 
@@ -311,7 +315,7 @@ def weather(storm: Storm, *, seconds: float, kills: int = 0, answers: int = 0) -
 def test_123_what_was_answered_outlives_every_kill(tmp_path: Path) -> None:
     """Eight clients, random calls; each kill leaves every answer true and every maybe decided."""
     storm = Storm(tmp_path, seed=123)
-    words = weather(storm, seconds=15)
+    words = weather(storm, seconds=10)
     assert storm.kills >= 3, words
     assert storm.kills_in_flight >= storm.kills / 3, words
     assert storm.book.maybe > 0, words
@@ -320,8 +324,11 @@ def test_123_what_was_answered_outlives_every_kill(tmp_path: Path) -> None:
 @pytest.mark.bench_stress
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("seed", [1])
-def test_123_what_was_answered_outlives_two_hundred_kills(tmp_path: Path, seed: int) -> None:
+def test_123_what_was_answered_outlives_two_hundred_kills(
+    tmp_path: Path, seed: int, record_property: Callable[[str, object], None]
+) -> None:
     storm = Storm(tmp_path, seed)
     words = weather(storm, seconds=0, kills=200, answers=10_000)
-    print(words)  # noqa: T201 (the figures of the long form)
+    record_property("figures", words)
+    sys.stderr.write(f"{words}\n")
     assert storm.kills_in_flight >= 150, words
