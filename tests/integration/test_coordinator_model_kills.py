@@ -305,9 +305,7 @@ def weather(storm: Storm, *, seconds: float, kills: int = 0, answers: int = 0) -
     begin = monotonic()
     with storm.process:
         storm.run(seconds=seconds, kills=kills, answers=answers)
-        print("run", monotonic() - begin)
         storm.drain()
-        print("drain", monotonic() - begin)
         storm.audit()
     return told(storm, begin)
 
