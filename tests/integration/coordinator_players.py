@@ -87,7 +87,7 @@ class Held:
 
     def fenced(self) -> None:
         """Another has the task, or it has ended; nothing that was sent since has been done."""
-        assert COMPLETED not in self.fate.sent[: self.fate.known + 1], "a winner was fenced"
+        assert self.fate.sent[self.fate.known] != COMPLETED, "a winner was fenced"
         self.over = True
         self.fate.ack(self.fate.send(OPEN))
 
