@@ -40,7 +40,7 @@ from tests.integration.coordinator_players import (
 pytestmark = pytest.mark.integration
 CLIENTS = 8
 DRAIN_S = 120.0
-MOST_CHECKED = 20
+MOST_CHECKED = 8
 NS = 1_000_000_000
 STAMP_NS = NS // 4
 ENDS = {EventType.JOB_SUCCEEDED, EventType.JOB_FAILED, EventType.JOB_CANCELLED}
