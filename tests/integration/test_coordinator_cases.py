@@ -21,7 +21,7 @@ from flashruntime.testing import CoordinatorProcess
 from tests.integration.worker_stack import Stack
 
 pytestmark = pytest.mark.integration
-BIG_BYTES = 120_000_000
+BIG_BYTES = 60_000_000
 BEATERS = 10
 
 
@@ -201,13 +201,13 @@ def claimed(client: CoordinatorClient, node: str) -> Lease:
 
 HOLDS_THE_INTERPRETER = """
 import ctypes
-ctypes.PyDLL(None).sleep(4)
+ctypes.PyDLL(None).sleep(3)
 open("metrics.json", "w").write("{}")
 """
 
 
 def test_l17_tasks_that_hold_their_interpreter_are_heard_of(tmp_path: Path) -> None:
-    """No Python code of the job runs for the length of four leases."""
+    """No Python code of the job runs for the length of three leases."""
     with Stack(tmp_path) as stack:
         stack.start_worker("first")
         job_id = stack.submit(HOLDS_THE_INTERPRETER, lease_seconds=1.0)

@@ -178,7 +178,7 @@ class HttpMachine(CoordinatorMachine):
 
 
 def test_the_coordinator_keeps_its_promises_over_http() -> None:
-    run(HttpMachine, 20, 40)
+    run(HttpMachine, 15, 40)
 
 
 @pytest.mark.bench_stress
