@@ -10,6 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+NS = 1_000_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -18,7 +20,7 @@ class Line:
     container: str
     seq: int
     event: str
-    at: datetime
+    mono_ns: int | None
     fields: dict[str, Any]
 
 
@@ -40,13 +42,18 @@ class Logs:
         )
 
     def spans(self, begin: str, end: str) -> list[float]:
-        """Return, for each lease with both, the seconds from one event to the other."""
-        begun = {line.fields.get("lease_id"): line.at for line in self.of(begin)}
-        return [
-            (line.at - begun[lease_id]).total_seconds()
+        """Return, for each lease with both in one log, the seconds from one event to the other.
+
+        By CLOCK_MONOTONIC: a time of day may jump in between.
+        """
+        begun = {(line.container, line.fields.get("lease_id")): line for line in self.of(begin)}
+        pairs = [
+            (first.mono_ns, line.mono_ns)
             for line in self.of(end)
-            if (lease_id := line.fields.get("lease_id")) is not None and lease_id in begun
+            if (lease_id := line.fields.get("lease_id")) is not None
+            and (first := begun.get((line.container, lease_id))) is not None
         ]
+        return [(b - a) / NS for a, b in pairs if a is not None and b is not None]
 
     def of(self, event: str) -> list[Line]:
         """Return the lines of an event."""
@@ -96,4 +103,5 @@ def _parsed(container: str, text: str) -> Line | None:
         return None
     if isinstance(seq, bool) or not isinstance(seq, int) or seq < 1 or at.tzinfo is None:
         return None
-    return Line(container, seq, str(event), at, told)
+    mono_ns = told.get("mono_ns")
+    return Line(container, seq, str(event), mono_ns if type(mono_ns) is int else None, told)

@@ -167,7 +167,7 @@ def on_containers(bench: Bench) -> None:
                    composed.together(readings, "commit_s")),
             series("claim to attempt started, by the workers' logs", "s", started),
         ],
-        notes=["log times have a resolution of 1 ms and the worker's own clock"],
+        notes=["log times are those of the monotonic clock, as the worker read it"],
     )  # fmt: skip
     bench.amend(
         interval=Interval(

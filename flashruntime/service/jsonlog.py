@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +52,7 @@ class JsonLines(logging.Formatter):
         extra = {name: value for name, value in vars(record).items() if name not in _STANDARD}
         line: dict[str, object] = {
             "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "mono_ns": time.monotonic_ns(),
             "seq": next(self._seq),
             "level": record.levelname.lower(),
             "event": extra.pop("event", "message"),

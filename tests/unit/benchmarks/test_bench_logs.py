@@ -11,8 +11,10 @@ from benchmarks import logs
 
 
 def line(seq: int, event: str = "beat", second: int = 0, **fields: str) -> str:
-    at = f"2026-01-01T00:00:{second:02d}.500+00:00"
-    return json.dumps({"ts": at, "seq": seq, "event": event, **fields})
+    """A line; the later it is by the monotonic clock, the earlier by the time of day."""
+    at = f"2026-01-01T00:00:{59 - second:02d}.500+00:00"
+    told = {"ts": at, "mono_ns": second * 10**9, "seq": seq, "event": event}
+    return json.dumps({**told, **fields})
 
 
 processes = st.lists(
@@ -60,12 +62,15 @@ def test_a_line_without_a_number_and_a_time_is_no_line(odd: dict[str, object]) -
     assert (read.plain, len(read.lines)) == (1, 0)
 
 
-def test_spans_pair_the_events_of_one_lease(tmp_path: Path) -> None:
+def test_165_spans_pair_the_events_of_one_lease_by_a_clock_that_does_not_jump(
+    tmp_path: Path,
+) -> None:
     texts = [
         line(1, "lease_claimed", 1, lease_id="a"),
         line(2, "lease_claimed", 2, lease_id="b"),
         line(3, "attempt_started", 5, lease_id="a"),
         line(4, "attempt_started", 6, lease_id="c"),
+        json.dumps({**json.loads(line(5, "attempt_started", lease_id="b")), "mono_ns": None}),
     ]
     (tmp_path / "worker-1.log").write_text("\n".join([*texts, "torn {"]), encoding="utf-8")
     read = logs.read(tmp_path)
