@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -42,6 +43,15 @@ def prepare(made: LaunchSpec) -> None:
     assert settled.wait(30)
 
 
+def environs_below(site: Site) -> list[bytes]:
+    """Return with which variables the interpreters of a site were started."""
+    found = []
+    for pid in descendants(os.getpid()):
+        with suppress(OSError):
+            found.append(Path(f"/proc/{pid}/environ").read_bytes())
+    return [environ for environ in found if str(site.modules).encode() in environ]
+
+
 def is_warm(made: LaunchSpec) -> bool:
     return finish(made)[1].splitlines()[-1] == "True"
 
@@ -61,8 +71,9 @@ def test_an_interpreter_that_stays_is_never_given_a_variable_of_a_job(site: Site
         late = replace(made, warm=replace(made.warm, late=frozenset({"SECRET"}), prepare=True))
         prepare(late)
         assert finish(late)[1].splitlines()[-2:] == [secret, "True"]
-        for pid in descendants(os.getpid()):
-            assert secret.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
+        kept = environs_below(site)
+        assert kept
+        assert not any(secret.encode() in environ for environ in kept)
 
 
 def test_without_that_a_variable_is_part_of_what_an_interpreter_is_for(site: Site) -> None:
@@ -103,13 +114,9 @@ def test_an_interpreter_with_named_imports_does_not_idle_out(site: Site) -> None
     made = spec(site, "train.py", "import os; print(os.environ.get('FLASHML_WARM_STAYS'))")
     prepare(made)
     assert finish(made)[1].splitlines()[-1] == "None"
-    environs = [
-        Path(f"/proc/{pid}/environ").read_bytes()
-        for pid in descendants(os.getpid())
-        if b"flashml_script" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
-    assert environs
-    assert all(b"FLASHML_WARM_STAYS=1" in environ for environ in environs)
+    kept = environs_below(site)
+    assert kept
+    assert all(b"FLASHML_WARM_STAYS=1" in environ for environ in kept)
 
 
 def test_only_what_imports_pytorch_is_forked_from_what_has_it(tmp_path: Path) -> None:
