@@ -13,7 +13,7 @@ from flashruntime.errors import Conflict, Superseded
 from flashruntime.leases import objects, transitions, views
 from flashruntime.leases.jobs import JobBook
 from flashruntime.leases.jsontext import clean, dumps
-from flashruntime.leases.ledger import attempt, new_lease_id, newest_lease, wanted_job
+from flashruntime.leases.ledger import attempt, new_lease_id, newest_lease, quick, wanted_job
 from flashruntime.leases.nodes import NodeRegistry
 from flashruntime.leases.objects import ObjectIndex
 from flashruntime.leases.record import (
@@ -72,6 +72,7 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex, Spool):
         with self._store.transaction() as tx:
             return tx.rearm(self._clock.monotonic_ns())
 
+    @quick
     def claim(self, request: ClaimRequest) -> Lease | None:
         """Give out the next due task, None if there is none.
 
@@ -152,6 +153,7 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex, Spool):
         payload_json = tx.payload_json(task.task_id)
         return views.lease_view(lease, task, payload_json, now_ns, self._clock.utc_now())
 
+    @quick
     def heartbeat(self, lease_id: str, request: HeartbeatRequest) -> LeaseStatus:
         """Renew a lease, also a lapsed one that nobody has taken over; NotFound, Superseded."""
         metrics_json = None if request.metrics is None else dumps(request.metrics, "metrics")
@@ -166,6 +168,7 @@ class LeaseManager(JobBook, NodeRegistry, ObjectIndex, Spool):
             refusal = self._refuse(tx, task, lease, "heartbeat")
         raise refusal
 
+    @quick
     def complete(self, lease_id: str, request: CompleteRequest) -> CompleteAnswer:
         """Make an attempt's outputs the task's result, once; not accepted when superseded.
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from flashruntime.errors import Conflict, InvalidInput, NotFound
 from flashruntime.leases import transitions, views
 from flashruntime.leases.jsontext import clean
-from flashruntime.leases.ledger import Ledger, attempt, wanted_job
+from flashruntime.leases.ledger import Ledger, attempt, quick, wanted_job
 from flashruntime.leases.record import LeaseRow, LeaseState, ObjectRow
 from flashruntime.leases.store import Transaction
 from flashruntime.protocol.base import check_key
@@ -106,6 +106,7 @@ def accept_outputs(tx: Transaction, lease: LeaseRow, outputs: tuple[OutputFile, 
 class ObjectIndex(Ledger):
     """Which bytes each key names."""
 
+    @quick
     def check_holder(self, lease_id: str, call: str) -> LeaseRow:
         """Return the lease if it may still act; Superseded (recorded for `call`), NotFound."""
         with self._store.transaction() as tx:
@@ -140,6 +141,7 @@ class ObjectIndex(Ledger):
                 return views.artifact_record(place(tx, row, owner))
         raise refusal
 
+    @quick
     def object(self, key: str) -> ArtifactRecord:
         """Return an object; NotFound."""
         with self._store.transaction() as tx:

@@ -4,6 +4,7 @@ Importing this reads no environment and opens no file; starting it does.
 """
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -60,6 +61,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with _running(core):
             app.state.services = Services(core)
             where = {"ledger": settings.ledger_dir, "artifacts": settings.artifact_dir}
+            gc.collect()
+            gc.freeze()
             log.info("ready", extra={"event": "coordinator_ready", **where})
             yield
         log.info("stopped", extra={"event": "coordinator_stopped"})

@@ -154,7 +154,7 @@ class Artifacts:
         check_size(declared or 0, core.blobs.max_bytes)
         if declared is not None and declared <= SMALL_BYTES:
             data = b"".join([chunk async for chunk in chunks])
-            return await core.ledger(core.small.put, key, data, sha256)
+            return await core.put_small(key, data, sha256)
         await core.ledger(self._check_owner, key)
         upload = core.blobs.upload()
         try:
