@@ -65,6 +65,8 @@ def main() -> None:
     for line in sys.stdin:
         told = json.loads(line)
         client.times.clear()
+        client.http.close()
+        client.http.connect()
         begun = time.monotonic()
         for _ in range(told["count"]):
             getattr(client, told["do"])()

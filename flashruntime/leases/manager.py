@@ -16,7 +16,7 @@ from flashruntime.leases.checkpoints import CheckpointCatalogue
 from flashruntime.leases.fleet import Fleet
 from flashruntime.leases.jobs import JobBook
 from flashruntime.leases.jsontext import clean, dumps
-from flashruntime.leases.ledger import attempt, new_lease_id, newest_lease, wanted_job
+from flashruntime.leases.ledger import attempt, new_lease_id, newest_lease, quick, wanted_job
 from flashruntime.leases.owners import LeaseOwners
 from flashruntime.leases.record import (
     ClaimQuery,
@@ -79,6 +79,7 @@ class LeaseManager(
         with self._store.transaction() as tx:
             return tx.rearm(self._clock.monotonic_ns())
 
+    @quick
     def claim(self, request: ClaimRequest) -> Lease | None:
         """Give out the next due task, None if there is none.
 
@@ -161,6 +162,7 @@ class LeaseManager(
         payload_json = tx.payload_json(task.task_id)
         return views.lease_view(lease, task, payload_json, now_ns, self._clock.utc_now())
 
+    @quick
     def heartbeat(self, lease_id: str, request: HeartbeatRequest) -> LeaseStatus:
         """Renew a lease, also a lapsed one that nobody has taken over; NotFound, Superseded."""
         metrics_json = None if request.metrics is None else dumps(request.metrics, "metrics")
@@ -181,6 +183,7 @@ class LeaseManager(
             refusal = self._refuse(tx, task, lease, "heartbeat")
         raise refusal
 
+    @quick
     def complete(self, lease_id: str, request: CompleteRequest) -> CompleteAnswer:
         """Make an attempt's outputs the task's result, once; not accepted when superseded.
 

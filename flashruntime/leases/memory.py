@@ -88,13 +88,13 @@ class MemoryStore(MemoryKeeping, MemorySpool, MemoryCheckpoints):
                 self._undo.clear()
 
     @contextmanager
-    def group(self) -> Iterator[None]:
+    def group(self, *, wait: bool = True) -> Iterator[Callable[[], bool]]:  # noqa: ARG002 (port)
         """Keep the transactions opened in the block together; an exception undoes all."""
         if self._open or self._grouped:
             raise RuntimeError("groups of one store do not nest, nor open in a transaction")
         self._grouped = True
         try:
-            yield
+            yield lambda: bool(self._undo)
         except BaseException:
             self._undo_to(0)
             raise

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from flashruntime.clock import Clock
 from flashruntime.errors import NotFound, Superseded
 from flashruntime.leases.jsontext import clean, dump_model
-from flashruntime.leases.ledger import Ledger
+from flashruntime.leases.ledger import Ledger, quick
 from flashruntime.leases.record import NodeRow
 from flashruntime.leases.store import LeaseStore, Transaction
 from flashruntime.leases.transitions import NS_PER_S
@@ -64,6 +64,7 @@ class NodeRegistry(Ledger):
             node_id=row.node_id, status="registered", session_id=row.session_id, duty=row.duty
         )
 
+    @quick
     def node_heartbeat(self, node_id: str, beat: NodeHeartbeat) -> NodeRecord:
         """Note a sign of life; NotFound if unregistered, Superseded from an older session."""
         with self._store.transaction() as tx:

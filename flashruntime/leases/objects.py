@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from flashruntime.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
 from flashruntime.leases import transitions, views
 from flashruntime.leases.jsontext import clean
-from flashruntime.leases.ledger import Ledger, attempt, wanted_job
+from flashruntime.leases.ledger import Ledger, attempt, quick, wanted_job
 from flashruntime.leases.record import EventDraft, LeaseRow, LeaseState, ObjectRow
 from flashruntime.leases.store import Transaction
 from flashruntime.protocol.base import check_key
@@ -167,6 +167,7 @@ class ObjectIndex(Ledger):
     max_job_bytes: int | None = None
     damage_possible = True
 
+    @quick
     def check_holder(self, lease_id: str, call: str) -> LeaseRow:
         """Return the lease if it may still act; Superseded (recorded for `call`), NotFound."""
         with self._store.transaction() as tx:
@@ -227,6 +228,7 @@ class ObjectIndex(Ledger):
                 return views.artifact_record(placed)
         raise refusal
 
+    @quick
     def object(self, key: str) -> ArtifactRecord:
         """Return an object; NotFound."""
         with self._store.transaction() as tx:

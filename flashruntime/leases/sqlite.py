@@ -21,6 +21,7 @@ from flashruntime.leases.store import Transaction
 
 LOCK_NAME = "coordinator.lock"
 BUSY_TIMEOUT_S = 2.0
+RETRY_S = 0.005
 CACHE_KIB = 16 * 1024
 CHECKPOINT_PAGES = 4_000
 MAX_IDLE_LOG_BYTES = 64 * 1024 * 1024
@@ -44,6 +45,7 @@ class SqliteStore:
     ) -> None:
         self.path = path.absolute()
         self._journal = journal
+        self._busy_timeout_s = busy_timeout_s
         self._broken: str | None = None
         self._grouped = False
         self._saved = False
@@ -53,16 +55,16 @@ class SqliteStore:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._lock_fd = _lock(self.path.parent / LOCK_NAME)
             try:
-                self._db = self._open(busy_timeout_s)
+                self._db = self._open()
             except BaseException:
                 os.close(self._lock_fd)
                 raise
         self._tx = KeptTransaction(self._db)
 
-    def _open(self, busy_timeout_s: float) -> LedgerConnection:
+    def _open(self) -> LedgerConnection:
         db = sqlite3.connect(
             self.path,
-            timeout=busy_timeout_s,
+            timeout=self._busy_timeout_s,
             isolation_level=None,
             check_same_thread=False,
             factory=LedgerConnection,
@@ -75,6 +77,7 @@ class SqliteStore:
             db.execute(f"PRAGMA journal_size_limit={MAX_IDLE_LOG_BYTES}")
             _check_integrity(db, self.path)
             ensure_schema(db, self.path)
+            db.execute("PRAGMA busy_timeout=0")
             names = [self.path.name + suffix for suffix in ("", *self._journal.companions)]
             quiet = self._journal is Journal.WAL
             self._files = LedgerFiles(self.path.parent, [*names, LOCK_NAME], quiet=quiet)
@@ -87,71 +90,84 @@ class SqliteStore:
     def transaction(self) -> Iterator[Transaction]:
         """Open a transaction; an exception in the block undoes it. StoreUnavailable if refused."""
         if not self._grouped:
-            with self._durably():
+            with self._durably(self._busy_timeout_s):
                 yield self._tx
             return
         self._require_group()
         if self._saved:
             raise RuntimeError("transactions of one store do not nest")
-        with self._refusing():
+        try:
             self._db.execute("SAVEPOINT call")
             self._saved = True
             self._changes_before = self._db.total_changes
-            try:
-                yield self._tx
-                self._db.execute("RELEASE call")
-            except BaseException:
-                self._undo_call()
-                raise
-            finally:
-                self._saved = False
+            yield self._tx
+            self._db.execute("RELEASE call")
+        except BaseException as error:
+            self._undo_call()
+            self._raise_if_refused(error)
+            raise
+        finally:
+            self._saved = False
 
     @contextmanager
-    def group(self) -> Iterator[None]:
-        """Let the transactions of the block reach the disk together, each undone alone."""
-        with self._durably():
+    def group(self, *, wait: bool = True) -> Iterator[Callable[[], bool]]:
+        """Let the transactions of the block reach the disk together, each undone alone.
+
+        Without `wait`, StoreUnavailable at once where a foreign process holds the file.
+        """
+        with self._durably(self._busy_timeout_s if wait else 0.0):
             self._grouped = True
+            before = self._db.total_changes
             try:
-                yield
+                yield lambda: self._db.total_changes != before or not self._db.in_transaction
             finally:
                 self._grouped = False
             self._require_group()
 
     @contextmanager
-    def _durably(self) -> Iterator[None]:
+    def _durably(self, patience_s: float) -> Iterator[None]:
         if self._broken is not None:
             raise StoreUnavailable(f"{self._broken}; restart the coordinator")
         if self._db.in_transaction:
             raise RuntimeError("transactions of one store do not nest")
-        with self._refusing():
-            try:
-                self._db.execute("BEGIN IMMEDIATE")
-                before = self._db.total_changes
-                yield
-                if self._db.total_changes == before:
-                    # A commit wants the file for itself, even with nothing to write.
-                    self._db.execute("ROLLBACK")
-                else:
-                    self._commit()
-            except BaseException:
-                self._roll_back()
-                raise
+        try:
+            self._patiently("BEGIN IMMEDIATE", patience_s)
+            before = self._db.total_changes
+            yield
+            if self._db.total_changes == before:
+                # A commit wants the file for itself, even with nothing to write.
+                self._db.execute("ROLLBACK")
+            else:
+                self._commit()
+        except BaseException as error:
+            self._roll_back()
+            self._raise_if_refused(error)
+            raise
         self._files.check()
 
     def _commit(self) -> None:
         began_s = time.perf_counter()
-        self._db.execute("COMMIT")
+        self._patiently("COMMIT", self._busy_timeout_s)
         if self.on_commit is not None:
             self.on_commit(time.perf_counter() - began_s)
 
-    @contextmanager
-    def _refusing(self) -> Iterator[None]:
-        """Turn what SQLite or the system refuses into StoreUnavailable."""
-        try:
-            yield
-        except _OURS_TO_FIX:
-            raise
-        except sqlite3.Error as error:
+    def _patiently(self, sql: str, patience_s: float) -> None:
+        """Run a statement, again and again while a foreign process holds the file."""
+        until_s = time.monotonic() + patience_s
+        while True:
+            try:
+                self._db.execute(sql)
+            except sqlite3.OperationalError as error:
+                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not busy or time.monotonic() >= until_s:
+                    raise
+                time.sleep(RETRY_S)
+            else:
+                return
+
+    def _raise_if_refused(self, error: BaseException) -> None:
+        """Raise StoreUnavailable for what SQLite or the system refuses."""
+        if isinstance(error, sqlite3.Error) and not isinstance(error, _OURS_TO_FIX):
             raise _unavailable(self.path, error) from error
 
     def _require_group(self) -> None:

@@ -2,8 +2,7 @@
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -72,18 +71,10 @@ class KeptTransaction(SqliteTransaction):
 
     def forget(self) -> None:
         """Read every row again from the file."""
+        self._connection.altered = self.forget
         self._jobs.clear()
         self._tasks.clear()
         self._leases.clear()
-
-    @contextmanager
-    def _known(self) -> Iterator[None]:
-        """Run statements whose changes are kept."""
-        self._connection.altered = None
-        try:
-            yield
-        finally:
-            self._connection.altered = self.forget
 
     def job(self, job_id: str) -> JobRow | None:
         """Return a job."""
@@ -94,9 +85,10 @@ class KeptTransaction(SqliteTransaction):
         finished = None if job.finished_at is None else job.finished_at.isoformat()
         counts = job.counts
         numbers = (counts.pending, counts.leased, counts.completed, counts.failed, counts.cancelled)
-        with self._known():
-            values = (job.state.value, job.reason, finished, *numbers, job.job_id)
-            self._db.execute(_UPDATE_JOB, values)
+        values = (job.state.value, job.reason, finished, *numbers, job.job_id)
+        self._connection.altered = None
+        self._db.execute(_UPDATE_JOB, values)
+        self._connection.altered = self.forget
         self._jobs.keep(job.job_id, job)
 
     def task(self, task_id: str) -> TaskRow | None:
@@ -105,8 +97,9 @@ class KeptTransaction(SqliteTransaction):
 
     def put_task(self, task: TaskRow) -> None:
         """Replace a task."""
-        with self._known():
-            super().put_task(task)
+        self._connection.altered = None
+        super().put_task(task)
+        self._connection.altered = self.forget
         self._tasks.keep(task.task_id, task)
 
     def lease(self, lease_id: str) -> LeaseRow | None:
@@ -115,6 +108,7 @@ class KeptTransaction(SqliteTransaction):
 
     def put_lease(self, lease: LeaseRow) -> None:
         """Insert or replace a lease."""
-        with self._known():
-            super().put_lease(lease)
+        self._connection.altered = None
+        super().put_lease(lease)
+        self._connection.altered = self.forget
         self._leases.keep(lease.lease_id, lease)

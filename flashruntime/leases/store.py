@@ -1,6 +1,6 @@
 """The port to a ledger: narrow, typed operations inside transactions, no semantics of leases."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -153,11 +153,13 @@ class LeaseStore(Protocol):
         """Open a transaction; an exception in the block undoes it. StoreUnavailable if refused."""
         ...
 
-    def group(self) -> AbstractContextManager[None]:
+    def group(self, *, wait: bool = True) -> AbstractContextManager[Callable[[], bool]]:
         """Let the transactions opened in the block reach stable storage together, at its end.
 
         Each is still undone alone by an exception of its own. If the group cannot be kept, all
         of them are undone and the end of the block raises StoreUnavailable: answer nobody before.
+        Without `wait`, it is refused at once where others use the ledger. The block is given what
+        tells whether anything has changed so far.
         """
         ...
 

@@ -2,6 +2,7 @@
 
 import json
 import unicodedata
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
@@ -30,6 +31,7 @@ Name = Annotated[
 NodeId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
 
 
+@lru_cache(4_096)
 def check_key(key: str) -> str:
     """Return `key` if it is a safe relative object key, else raise ValueError naming the rule.
 

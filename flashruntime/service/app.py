@@ -4,6 +4,7 @@ Importing this reads no environment and opens no file; starting it does.
 """
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -80,6 +81,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             app.state.watching = watching
             app.state.gate = Gate(settings.access, services.lease_owner)
             where = {"ledger": settings.ledger_dir, "artifacts": settings.artifact_dir}
+            gc.collect()
+            gc.freeze()
             log.info("ready", extra={"event": "coordinator_ready", **where})
             yield
         log.info("stopped", extra={"event": "coordinator_stopped"})

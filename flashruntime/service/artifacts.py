@@ -35,7 +35,7 @@ class Artifacts:
         check_size(declared or 0, core.blobs.max_bytes)
         if declared is not None and declared <= SMALL_BYTES:
             data = b"".join([chunk async for chunk in chunks])
-            return await core.ledger(core.small.put, key, data, sha256)
+            return await core.put_small(key, data, sha256)
         room = await core.ledger(core.manager.admit, key)
         if room is not None:
             room.check(declared or 0)

@@ -1,7 +1,7 @@
 """The parts of a coordinator and the threads that they run on.
 
-All work on the ledger runs on one thread, in groups that share a commit; all work on files runs
-in a small pool. So the event loop only ever waits.
+Work on the ledger runs in groups that share a commit, on a thread of its own but for quick calls;
+work on files runs in a small pool. So the event loop hardly ever waits.
 """
 
 import asyncio
@@ -16,9 +16,11 @@ from typing import ParamSpec, TypeVar
 
 from flashruntime.clock import Clock
 from flashruntime.config import CoordinatorSettings
+from flashruntime.leases.journal import Journal
 from flashruntime.leases.manager import LeaseManager
 from flashruntime.leases.sqlite import SqliteStore
 from flashruntime.leases.store import LeaseStore
+from flashruntime.protocol.tasks import ArtifactRecord
 from flashruntime.recovery.incidents import Judge
 from flashruntime.service.attempt_logs import AttemptLogs
 from flashruntime.service.blobs import BlobStore, check_room, require_writable
@@ -56,6 +58,8 @@ class Core:
         self.clock = clock
         judge = Judge(clock.monotonic_ns)
         self._commits = Commits(judge.keep, judge.lose)
+        # Without a write-ahead log a commit waits for readers.
+        self._commits.commits_here = settings.ledger_journal is Journal.WAL
         self._output_thread = ThreadPoolExecutor(1, "output")
         self._disk_threads = ThreadPoolExecutor(DISK_THREADS, "disk")
         self._scrub_thread = ThreadPoolExecutor(1, "scrub", _yield_to_others)
@@ -138,12 +142,13 @@ class Core:
         return await _on(self._scrub_thread, call, *args, **kwargs)
 
     async def ledger(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a call of the manager on the ledger's thread; its changes are on disk then.
+        """Run a call of the manager; its changes are on disk when it returns.
 
         `changed` tells that one has ended.
         """
+        quick = getattr(call, "quick", False)
         try:
-            return await self._commits.run(partial(call, *args, **kwargs))
+            return await self._commits.run(partial(call, *args, **kwargs), quick=quick)
         finally:
             self.changed.set()
 
@@ -153,6 +158,11 @@ class Core:
             return await self._commits.run(partial(call, *args, **kwargs), alone=True)
         finally:
             self.changed.set()
+
+    async def put_small(self, key: str, data: bytes, sha256: str | None) -> ArtifactRecord:
+        """Store a small object; errors as of a large one."""
+        put = self.small.upload(key, data, sha256)
+        return await self._commits.run(put.record, quick=True, before_commit=put.place)
 
     async def output(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work on the output of attempts, one call at a time."""

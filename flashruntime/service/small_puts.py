@@ -4,7 +4,8 @@ The file is in place at once, and reaches the disk with many others a little lat
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from flashruntime.leases.manager import LeaseManager
 from flashruntime.protocol.tasks import ArtifactRecord
@@ -16,29 +17,43 @@ SMALL_BYTES = 64 * 1024
 BATCH = 1_000
 
 
+@dataclass(frozen=True, slots=True)
+class SmallUpload:
+    """A small object that has arrived whole: `record` it in the ledger, `place` its file."""
+
+    record: Callable[[], ArtifactRecord]
+    place: Callable[[], None]
+
+
 class SmallPuts:
-    """Takes in small objects; used on the ledger's thread."""
+    """Takes in small objects."""
 
     def __init__(self, manager: LeaseManager, blobs: BlobStore) -> None:
         self._manager = manager
         self._guard = blobs.guard
         self._root = blobs.root
 
-    def put(self, key: str, data: bytes, expected: str | None) -> ArtifactRecord:
-        """Store bytes under `key`; errors as of a large object."""
+    def upload(self, key: str, data: bytes, expected: str | None) -> SmallUpload:
+        """Return what is to be done with bytes; BadHeader if they are not the `expected` ones."""
         sha256 = hashlib.sha256(data).hexdigest()
         if expected not in {None, sha256}:
             raise BadHeader(
                 f"the {len(data)} bytes received hash to {sha256}, X-Sha256 says {expected}; "
                 "send them again"
             )
-        room = self._manager.admit(key)
-        if room is not None:
-            room.check(len(data))
-        self._guard.arrive(len(data), announced=True)
-        self._guard.replace(sha256, lambda: place(self._root, sha256, data))
-        self._manager.spool(sha256, data)
-        return self._manager.put_object(key, sha256, len(data), None)
+
+        def record() -> ArtifactRecord:
+            room = self._manager.admit(key)
+            if room is not None:
+                room.check(len(data))
+            self._guard.arrive(len(data), announced=True)
+            self._manager.spool(sha256, data)
+            return self._manager.put_object(key, sha256, len(data), None)
+
+        def put() -> None:
+            self._guard.replace(sha256, lambda: place(self._root, sha256, data))
+
+        return SmallUpload(record, put)
 
     def sync(self, digests: Iterable[str]) -> None:
         """Return once the files of small objects are on disk; any thread may call."""

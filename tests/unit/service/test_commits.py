@@ -10,7 +10,7 @@ import pytest
 from flashruntime.errors import NotFound, StoreUnavailable
 from flashruntime.leases.memory import MemoryStore
 from flashruntime.leases.record import ObjectRow
-from flashruntime.service.commits import Commits
+from flashruntime.service.commits import SLOW_S, Commits
 
 
 class Counted(MemoryStore):
@@ -21,12 +21,20 @@ class Counted(MemoryStore):
         self.groups = 0
         self.ends: list[str] = []
         self.refusing = False
+        self.held = False
+        self.slow = False
+        self.threads: list[str] = []
 
     @contextmanager
-    def group(self) -> Iterator[None]:
-        with super().group():
-            yield
+    def group(self, *, wait: bool = True) -> Iterator[Callable[[], bool]]:
+        if self.held and not wait:
+            raise StoreUnavailable("somebody else writes")
+        with super().group(wait=wait) as changed:
+            yield changed
+            if self.slow:
+                threading.Event().wait(2 * SLOW_S)
             self.groups += 1
+            self.threads.append(threading.current_thread().name)
             if self.refusing:
                 raise StoreUnavailable("no room")
 
@@ -59,11 +67,14 @@ def drive(steps: Callable[[Commits, Counted, threading.Event], Awaitable[None]])
     asyncio.run(all_steps())
 
 
-def test_calls_that_wait_share_one_commit_in_their_order() -> None:
+@pytest.mark.parametrize("quick", [False, True])
+def test_calls_that_wait_share_one_commit_in_their_order(quick: bool) -> None:
     async def steps(commits: Commits, store: Counted, gate: threading.Event) -> None:
         order: list[int] = []
         calls = [
-            asyncio.create_task(commits.run(lambda n=n: order.append(n) or store.put(f"k{n}")))
+            asyncio.create_task(
+                commits.run(lambda n=n: order.append(n) or store.put(f"k{n}"), quick=quick)
+            )
             for n in range(5)
         ]
         await asyncio.sleep(0)
@@ -75,7 +86,8 @@ def test_calls_that_wait_share_one_commit_in_their_order() -> None:
     drive(steps)
 
 
-def test_a_call_that_raises_is_alone_in_that() -> None:
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_call_that_raises_is_alone_in_that(quick: bool) -> None:
     async def steps(commits: Commits, store: Counted, gate: threading.Event) -> None:
         def fail() -> None:
             with store.transaction() as tx:
@@ -83,8 +95,8 @@ def test_a_call_that_raises_is_alone_in_that() -> None:
                 raise NotFound("no such thing")
 
         calls = [asyncio.create_task(commits.run(lambda: store.put("a")))]
-        calls.append(asyncio.create_task(commits.run(fail)))
-        calls.append(asyncio.create_task(commits.run(lambda: store.put("b"))))
+        calls.append(asyncio.create_task(commits.run(fail, quick=quick)))
+        calls.append(asyncio.create_task(commits.run(lambda: store.put("b"), quick=quick)))
         await asyncio.sleep(0)
         gate.set()
         first, second, third = await asyncio.gather(*calls, return_exceptions=True)
@@ -95,7 +107,8 @@ def test_a_call_that_raises_is_alone_in_that() -> None:
     drive(steps)
 
 
-def test_a_group_that_is_not_kept_fails_for_all_whatever_they_came_to() -> None:
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_group_that_is_not_kept_fails_for_all_whatever_they_came_to(quick: bool) -> None:
     """An answer may rest on a neighbour's change that never happened."""
 
     async def steps(commits: Commits, store: Counted, gate: threading.Event) -> None:
@@ -103,8 +116,8 @@ def test_a_group_that_is_not_kept_fails_for_all_whatever_they_came_to() -> None:
             raise NotFound("seen in the lost group")
 
         store.refusing = True
-        calls = [asyncio.create_task(commits.run(lambda: store.put("a")))]
-        calls.append(asyncio.create_task(commits.run(fail)))
+        calls = [asyncio.create_task(commits.run(lambda: store.put("a"), quick=quick))]
+        calls.append(asyncio.create_task(commits.run(fail, quick=quick)))
         await asyncio.sleep(0)
         gate.set()
         answers = await asyncio.gather(*calls, return_exceptions=True)
@@ -147,5 +160,81 @@ def test_what_runs_alone_is_in_no_group() -> None:
         await asyncio.sleep(0)
         gate.set()
         assert await asyncio.gather(*calls) == ["a", "alone", "b"]
+
+    drive(steps)
+
+
+def test_quick_calls_run_on_the_event_loop_and_their_commit_need_not() -> None:
+    async def steps(commits: Commits, store: Counted, gate: threading.Event) -> None:
+        ran: list[str] = []
+
+        def call() -> str:
+            ran.append(threading.current_thread().name)
+            return store.put("a")
+
+        gate.set()
+        assert await commits.run(call, quick=True) == "a"
+        assert (ran, store.threads) == (["MainThread"], ["ledger"])
+        assert await commits.run(lambda: len(store.keys()), quick=True) == 1
+        assert store.threads == ["ledger", "MainThread"], "with nothing to write there is no wait"
+        await commits.run(call)
+        assert ran == ["MainThread", "ledger"]
+
+    drive(steps)
+
+
+def test_quick_calls_wait_elsewhere_while_somebody_holds_the_file() -> None:
+    """A foreign writer may hold it for seconds; the event loop must not wait for that."""
+
+    async def steps(commits: Commits, store: Counted, gate: threading.Event) -> None:
+        gate.set()
+        store.held = True
+        assert await commits.run(lambda: threading.current_thread().name, quick=True) == "ledger"
+
+    drive(steps)
+
+
+def test_what_precedes_a_commit_takes_the_group_along_if_it_fails() -> None:
+    async def steps(commits: Commits, store: Counted, gate: threading.Event) -> None:
+        placed: list[str] = []
+
+        def refuse() -> None:
+            placed.append(threading.current_thread().name)
+            raise StoreUnavailable("no room for files")
+
+        def fail() -> None:
+            raise NotFound("needs no file")
+
+        calls = [
+            asyncio.create_task(commits.run(lambda: store.put("a"), quick=True)),
+            asyncio.create_task(
+                commits.run(lambda: store.put("b"), quick=True, before_commit=refuse)
+            ),
+        ]
+        await asyncio.sleep(0)
+        gate.set()
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert [str(answer) for answer in answers] == ["no room for files"] * 2
+        assert (store.keys(), placed) == ([], ["ledger"])
+        with pytest.raises(NotFound):
+            await commits.run(fail, quick=True, before_commit=refuse)
+        assert placed == ["ledger"]
+
+    drive(steps)
+
+
+def test_commits_leave_the_event_loop_after_one_that_was_slow() -> None:
+    """As on a disk that takes its time: one slow commit a while is all that the loop waits for."""
+
+    async def steps(commits: Commits, store: Counted, gate: threading.Event) -> None:
+        gate.set()
+        commits.commits_here = True
+        for name in ("a", "b"):
+            await commits.run(lambda name=name: store.put(name), quick=True)
+        store.slow = True
+        for name in ("c", "d"):
+            await commits.run(lambda name=name: store.put(name), quick=True)
+        assert store.threads == ["MainThread", "MainThread", "MainThread", "ledger"]
+        assert store.keys() == ["a", "b", "c", "d"]
 
     drive(steps)

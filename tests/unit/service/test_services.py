@@ -134,9 +134,9 @@ def test_a_stall_counts_until_what_follows_from_it_is_on_disk(
         group = store.group
 
         @contextmanager
-        def full() -> Iterator[None]:
-            with group():
-                yield
+        def full(*, wait: bool = True) -> Iterator[Callable[[], bool]]:
+            with group(wait=wait) as changed:
+                yield changed
                 loop.call_soon_threadsafe(refused.set)
                 raise StoreUnavailable("full")
 
