@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 
 from flashruntime.config import AccessSettings
-from flashruntime.credentials import Role, digest_of, new_token
+from flashruntime.credentials import PREFIX, Role, digest_of, new_token
 from flashruntime.leases.owners import LeaseOwner
 from flashruntime.service import limits
 from flashruntime.service.addresses import crosses_sites, is_loopback, name_in
@@ -22,7 +22,7 @@ from flashruntime.service.guards import Gate, Guard
 from flashruntime.service.limits import BodyWatch, HeldBytes, OpenRequests, Rates, SteadyBody
 from flashruntime.service.rules import RULES, Access, Table
 
-OPERATOR, POOL, OTHER = (new_token() for _ in range(3))
+OPERATOR, POOL, OTHER = (PREFIX + letter * 43 for letter in "abc")
 LEASE, FOREIGN, GONE = (f"lease-{digit * 32}" for digit in "abc")
 OWNERS = {
     LEASE: LeaseOwner("pool-1", f"outputs/job-1/00000/{LEASE}"),
