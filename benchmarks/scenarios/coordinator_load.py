@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import coordinators, stats
-from benchmarks.scenario import Arm, Bench, Scenario, Taken, series
+from benchmarks.scenario import Arm, Bench, Scenario, Taken
 from benchmarks.schema import Better, Section
 from flashruntime.client import CoordinatorClient
 from flashruntime.testing import CoordinatorProcess
@@ -90,7 +90,7 @@ def _rate(clients: coordinators.Clients, count: int) -> Mapping[str, float]:
 def _report_cycles(bench: Bench, filled: Filled, clients: int, taken: Taken) -> None:
     bench.report(
         taken[f"{filled.tasks}.cycles"],
-        variant=f"full cycles, {clients} clients, {filled.tasks} tasks queued",
+        variant=f"full cycles, {_named(clients)}, {filled.tasks} tasks queued",
         comparators={FLOOR: taken["floor.cycles"]},
         notes=[
             "a cycle is a claim, a heartbeat, the upload of a small file and its commit; each is "
@@ -121,6 +121,10 @@ def _report_memory(bench: Bench, filled: Filled) -> None:
     )
 
 
+def _named(clients: int) -> str:
+    return "1 client" if clients == 1 else f"{clients} clients"
+
+
 def _resident_mib(pid: int) -> float:
     lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / MIB
@@ -135,9 +139,8 @@ def _report_beats(bench: Bench, filled: Filled, held: int, rounds: int) -> None:
     taken = bench.take(rounds, {"beats": beat})
     bench.report(
         taken["beats"],
-        variant=f"durable heartbeats, {held} live leases",
+        variant=f"durable heartbeats, {clients} clients, {held} live leases",
         unit="heartbeats/s",
-        figures=[series("clients", "", [float(clients)])],
         notes=["every renewal is on disk before its answer; clients renew their leases in turn"],
     )
 

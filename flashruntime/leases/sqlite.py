@@ -22,7 +22,7 @@ from flashruntime.leases.store import Transaction
 LOCK_NAME = "coordinator.lock"
 BUSY_TIMEOUT_S = 2.0
 RETRY_S = 0.005
-CACHE_KIB = 16 * 1024
+CACHE_KIB = 64 * 1024
 CHECKPOINT_PAGES = 4_000
 MAX_IDLE_LOG_BYTES = 64 * 1024 * 1024
 _OURS_TO_FIX = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
