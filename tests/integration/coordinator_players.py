@@ -114,7 +114,7 @@ class Book:
     lock: Lock = field(default_factory=Lock)
     leases: dict[str, Held] = field(default_factory=dict)
     jobs: dict[str, Submitted] = field(default_factory=dict)
-    touched: set[Held | Submitted] = field(default_factory=set)
+    touched: dict[Held | Submitted, None] = field(default_factory=dict)
     lost_claims: dict[str, int] = field(default_factory=dict)
     generation: int = 0
     answered: int = 0
@@ -122,8 +122,10 @@ class Book:
     busy: int = 0
 
     def touch(self, what: Held | Submitted) -> None:
+        """Note that something has changed; the newest comes last."""
         with self.lock:
-            self.touched.add(what)
+            self.touched.pop(what, None)
+            self.touched[what] = None
 
 
 class Player:
@@ -162,7 +164,8 @@ class Player:
             assert answer is None or other is None or _alike(answer, other), (answer, other)
             answer = other if (answer is None or answer == ()) and other is not None else answer
         if answer is None:
-            self._book.up.wait(self._draw.uniform(0.02, 0.5))
+            patient = self._draw.random() < 0.8
+            self._book.up.wait(5.0 if patient else self._draw.uniform(0.02, 0.5))
         return answer
 
     def _sent(self, call: Callable[[], T]) -> T | FlashError | None:
@@ -272,6 +275,7 @@ class Player:
         assert job.job_id in {None, answer.job_id}, "one key brought two jobs"
         job.job_id = answer.job_id
         job.ended = answer.state.terminal
+        self._book.touch(job)
         if job not in self._jobs:
             self._jobs.append(job)
 
@@ -379,6 +383,7 @@ class Player:
         answer = self._perhaps(held, held.fate, COMPLETED, lambda: self._done(held))
         if answer is not None:
             self._hear(held, answer)
+        self._book.touch(held)
 
     def _done(self, held: Held) -> CompleteAnswer:
         assert held.complete is not None
@@ -411,6 +416,7 @@ class Player:
         assert held.failed is None or held.failed == answer, "one failure was decided upon twice"
         held.failed = answer
         held.fate.ack(len(held.fate.sent) - 1)
+        self._book.touch(held)
 
     def _late(self) -> None:
         """A call about a lease that has ended, or may have, comes again or for the first time."""
@@ -454,6 +460,7 @@ class Player:
         assert isinstance(answer, JobRecord), answer
         assert answer.state.terminal
         job.ended = True
+        self._book.touch(job)
 
     def _register(self) -> None:
         registration = NodeRegistration(node_id=self._node)
