@@ -1,6 +1,6 @@
 """A ledger in memory: the same port as SQLite, for tests and in-process coordinators."""
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from flashruntime.leases.memory_checkpoints import MemoryCheckpoints
 from flashruntime.leases.memory_keeping import MemoryKeeping
+from flashruntime.leases.memory_order import Sorted
 from flashruntime.leases.memory_spool import MemorySpool
 from flashruntime.leases.record import (
     ClaimQuery,
@@ -25,21 +26,6 @@ from flashruntime.protocol.tasks import TaskState
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-
-class _Sorted:
-    """An ordered set of tuples."""
-
-    def __init__(self) -> None:
-        self.items: list[tuple[int | str, ...]] = []
-
-    def add(self, item: tuple[int | str, ...]) -> None:
-        insort(self.items, item)
-
-    def discard(self, item: tuple[int | str, ...]) -> None:
-        at = bisect_left(self.items, item)
-        if at < len(self.items) and self.items[at] == item:
-            del self.items[at]
 
 
 class MemoryStore(MemoryKeeping, MemorySpool, MemoryCheckpoints):
@@ -62,10 +48,10 @@ class MemoryStore(MemoryKeeping, MemorySpool, MemoryCheckpoints):
         self._nodes: dict[str, NodeRow] = {}
         self._events: list[EventRow | None] = []
         self._job_events: dict[str, list[int]] = {}
-        self._ready: dict[str, _Sorted] = {}
-        self._waiting = _Sorted()
-        self._deadlines = _Sorted()
-        self._object_keys = _Sorted()
+        self._ready: dict[str, Sorted] = {}
+        self._waiting = Sorted()
+        self._deadlines = Sorted()
+        self._object_keys = Sorted()
         self._undo: list[Callable[[], object]] = []
         self._open = False
         self._grouped = False
@@ -122,11 +108,11 @@ class MemoryStore(MemoryKeeping, MemorySpool, MemoryCheckpoints):
             self._later_undo(lambda: table.pop(key))
         table[key] = value
 
-    def _index(self, index: _Sorted, item: tuple[int | str, ...]) -> None:
+    def _index(self, index: Sorted, item: tuple[int | str, ...]) -> None:
         self._later_undo(lambda: index.discard(item))
         index.add(item)
 
-    def _unindex(self, index: _Sorted, item: tuple[int | str, ...]) -> None:
+    def _unindex(self, index: Sorted, item: tuple[int | str, ...]) -> None:
         self._later_undo(lambda: index.add(item))
         index.discard(item)
 
@@ -186,15 +172,13 @@ class MemoryStore(MemoryKeeping, MemorySpool, MemoryCheckpoints):
         self._set(self._tasks, task.task_id, task)
         self._move(task, self._index)
 
-    def _move(
-        self, task: TaskRow, change: Callable[[_Sorted, tuple[int | str, ...]], None]
-    ) -> None:
+    def _move(self, task: TaskRow, change: Callable[[Sorted, tuple[int | str, ...]], None]) -> None:
         if task.state is not TaskState.PENDING:
             return
         if task.not_before_ns:
             change(self._waiting, (task.not_before_ns, task.job_seq, task.index, task.task_id))
         else:
-            ready = self._ready.setdefault(task.need, _Sorted())
+            ready = self._ready.setdefault(task.need, Sorted())
             change(ready, (task.job_seq, task.index, task.task_id))
 
     def payload_json(self, task_id: str) -> str:
@@ -226,7 +210,7 @@ class MemoryStore(MemoryKeeping, MemorySpool, MemoryCheckpoints):
         return min(filter(None, first), key=lambda task: task.ready_order, default=None)
 
     def _first_ready(self, need: str, job_seq: int | None) -> TaskRow | None:
-        ready = self._ready.get(need, _Sorted()).items
+        ready = self._ready.get(need, Sorted()).items
         at = 0 if job_seq is None else bisect_left(ready, (job_seq,))
         if at == len(ready) or (job_seq is not None and ready[at][0] != job_seq):
             return None

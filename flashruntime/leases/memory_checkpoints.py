@@ -26,6 +26,7 @@ class MemoryCheckpoints:
     _tasks: dict[str, TaskRow]
 
     def __init__(self) -> None:
+        super().__init__()
         self._commits: dict[str, int] = {"seq": 0}
         self._checkpoints: dict[str, tuple[CheckpointRow, ...]] = {}
         self._manifests: dict[tuple[str, str], str | None] = {}

@@ -13,6 +13,7 @@ class MemorySpool:
     _objects: dict[str, ObjectRow]
 
     def __init__(self) -> None:
+        super().__init__()
         self._spool: dict[int, tuple[Spooled, bytes]] = {}
         self._spool_number = 0
 

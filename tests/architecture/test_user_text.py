@@ -29,7 +29,8 @@ def offence(call: ast.Call) -> str | None:
     if function.attr in ATTRIBUTES:
         return f"calls .{function.attr}"
     if function.attr == "format" and not isinstance(function.value, ast.Constant):
-        own = isinstance(function.value, ast.Name) and function.value.id == "self"
+        named = function.value.id if isinstance(function.value, ast.Name) else ""
+        own = named == "self" or named.isupper()
         return None if own else "formats what is no literal"
     loads = function.attr in {"load", "loads"} and isinstance(function.value, ast.Name)
     unsafe = loads and function.value.id in {"pickle", "marshal", "yaml"}

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from flashruntime.client import CoordinatorClient
-from flashruntime.config import CoordinatorSettings
+from flashruntime.config import AccessSettings, CoordinatorSettings
 from flashruntime.protocol.events import Event
 from flashruntime.protocol.jobs import JobRecord, JobSpec
 from flashruntime.protocol.nodes import NodeRecord, NodeRegistered, NodeRegistration
@@ -33,6 +33,7 @@ from flashruntime.protocol.tasks import (
 )
 from flashruntime.service.app import create_app
 from flashruntime.service.core import Core
+from flashruntime.service.guards import Gate
 from flashruntime.service.services import Services
 from flashruntime.testing import ManualClock
 from tests.unit.leases.machine_rules import CoordinatorMachine, Port
@@ -79,7 +80,9 @@ class HttpPort:
         settings = CoordinatorSettings(self.folder / "ledger", self.folder / "artifacts")
         self.core = Core(settings, self.clock)
         self.loop.run_until_complete(self.core.open())
-        APP.state.services = Services(self.core)
+        APP.state.services = services = Services(self.core)
+        access = AccessSettings(allow_open=True, allowed_hosts=frozenset({"*"}))
+        APP.state.gate = Gate(access, services.lease_owner)
         self.read: set[str] = set()
 
     def _ledger(self, call: Callable[..., T], *args: object) -> T:

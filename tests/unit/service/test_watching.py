@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from flashruntime.config import CoordinatorSettings
+from flashruntime.config import AccessSettings, CoordinatorSettings
 from flashruntime.leases.sqlite import SqliteStore
 from flashruntime.leases.sqlite_reader import DEPTH, LedgerEvent
 from flashruntime.protocol.events import Event, EventType
@@ -29,6 +29,7 @@ from flashruntime.protocol.tasks import (
 from flashruntime.service.app import create_app
 from flashruntime.service.core import DATABASE, Core
 from flashruntime.service.feed import MAX_KEPT, MAX_KEPT_BYTES, Recent
+from flashruntime.service.guards import Gate
 from flashruntime.service.metrics import Histogram
 from flashruntime.service.services import Services
 from flashruntime.service.stream import Wanted
@@ -105,6 +106,8 @@ async def staged(root: Path) -> AsyncIterator[Stage]:
         async with watching.running(core.changed):
             app.state.services = services = Services(core)
             app.state.watching = watching
+            access = AccessSettings(allow_open=True, allowed_hosts=frozenset({"*"}))
+            app.state.gate = Gate(access, services.lease_owner)
             services.stepped = watching.stepped
             transport = httpx.ASGITransport(app, raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url="http://t") as http:

@@ -356,7 +356,7 @@ def test_the_rule_which_workers_relay(
 ) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS)
-    settings = WorkerSettings(url, Path(root), tmp_path, "n", 20.0, Relaying(setting))
+    settings = WorkerSettings(url, Path(root), tmp_path, "n", checkpoint_relay=Relaying(setting))
     assert relays_checkpoints(settings, mounts) is relays
 
 
