@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from html.parser import HTMLParser
 
-from benchmarks import stats
+from benchmarks import shares, stats
 from benchmarks.scenario import compared
 from benchmarks.schema import Comparison, Document, Row, Series
 
@@ -98,17 +98,26 @@ def _findings(where: str, row: Row) -> list[str]:
     samples = {series.name: series.samples for series in row.series}
     problems = []
     for said in row.comparisons:
-        theirs = samples.get(said.comparator)
-        again = (
-            compared(said.comparator, row.samples, theirs, paired=said.paired)
-            if theirs and row.samples
-            else None
-        )
+        again = _again(said, row.samples, samples)
         if again is None or not _same_finding(said, again):
             problems.append(
                 f"{where}: {said.comparator}: {said.finding!r} is not what samples give"
             )
     return problems
+
+
+def _again(
+    said: Comparison, ours: Sequence[float], samples: Mapping[str, Sequence[float]]
+) -> Comparison | None:
+    """Compare once more: each outcome where the row is a share of such, else the samples."""
+    name = said.comparator
+    good = [samples.get(shares.outcomes_of(each), ()) for each in (shares.OURS, name)]
+    if all(good):
+        mine, others = ([value == 1 for value in each] for each in good)
+        held = [shares.share(mine)] == list(ours)
+        return shares.compared(name, mine, others) if held else None
+    theirs = samples.get(name)
+    return compared(name, ours, theirs, paired=said.paired) if theirs and ours else None
 
 
 def _same_finding(one: Comparison, other: Comparison) -> bool:

@@ -14,6 +14,7 @@ from benchmarks.schema import Better, Comparison, Series
 
 Z = 1.959963984540054
 _TIE = 1 + 1e-9
+OURS = "ours"
 
 Outcomes = Sequence[bool]
 
@@ -76,8 +77,13 @@ def compared(comparator: str, ours: Outcomes, theirs: Outcomes) -> Comparison:
     )
 
 
+def outcomes_of(name: str) -> str:
+    """Return the name of the series that holds each outcome behind a share."""
+    return f"each outcome, {name}"
+
+
 def _each(name: str, outcomes: Outcomes) -> Series:
-    return series(f"each outcome, {name}", "1 = well", [float(each) for each in outcomes])
+    return series(outcomes_of(name), "1 = well", [float(each) for each in outcomes])
 
 
 def report(
@@ -103,7 +109,7 @@ def report(
         comparators={name: [share(outcomes)] for name, outcomes in found.items()},
         figures=[
             *figures,
-            *(_each(name, outcomes) for name, outcomes in {"ours": ours, **found}.items()),
+            *(_each(name, outcomes) for name, outcomes in {OURS: ours, **found}.items()),
         ],
         notes=[told, *notes],
     )

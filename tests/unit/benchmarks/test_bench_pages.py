@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from benchmarks import audit, pages, plots
+from benchmarks import audit, pages, plots, shares
 from benchmarks.render import number
 from benchmarks.scenario import Bench, Scenario, series
 from benchmarks.schema import Document, Host, Row, Section, save
@@ -301,3 +301,17 @@ def test_every_mark_lies_on_the_canvas(plant: Plant, some: list[float], more: li
         for attribute in ("cx", "cy", "x1", "x2", "y1", "y2"):
             for found in picture.split(f' {attribute}="')[1:]:
                 assert -1 <= float(found.split('"')[0]) <= max(plots.WIDTHS.values())
+
+
+def test_a_share_is_borne_out_by_its_outcomes_and_by_nothing_else(
+    bench: Callable[..., Bench], plant: Plant
+) -> None:
+    here = bench()
+    shares.report(here, [True] * 19 + [False], {"naive": [False] * 20})
+    document = plant({"speed": [{"samples": [1.0]}]}).model_copy(update={"rows": here.rows})
+    assert audit.documents({"a": document}) == []
+    [row] = here.rows
+    hidden = [each for each in row.series if each.name != shares.outcomes_of(shares.OURS)]
+    edited = row.model_copy(update={"series": hidden})
+    problems = audit.documents({"a": document.model_copy(update={"rows": [edited]})})
+    assert "is not what samples give" in problems[0]
