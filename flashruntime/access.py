@@ -1,5 +1,6 @@
 """How a client shows who it is, and what an answer that is no success means."""
 
+import secrets
 import time
 from collections.abc import Callable, Generator
 from typing import NoReturn
@@ -21,6 +22,7 @@ Token = str | Callable[[], str | None] | None
 MAX_WAIT_S = 5.0
 MAX_REPEATS = 3
 TOO_MANY = 429
+REQUEST_ID = "X-Request-ID"
 _ERRORS: dict[int, type[FlashError]] = {
     401: TokenRefused,
     403: AccessDenied,
@@ -46,6 +48,7 @@ class Access(httpx.Auth):
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Send the request, again where it came too early."""
+        request.headers.setdefault(REQUEST_ID, secrets.token_hex(8))
         token = self._token()
         if token:
             request.headers["Authorization"] = f"Bearer {token}"
@@ -64,6 +67,11 @@ def retry_after_s(answer: httpx.Response) -> float:
     return float(stated) if stated.isascii() and stated.isdigit() and len(stated) < 7 else 0.0
 
 
+def named(request: httpx.Request) -> str:
+    """Name a request as the coordinator's log does."""
+    return f"request {request.headers.get(REQUEST_ID, 'without an id')}"
+
+
 def raise_for(answer: httpx.Response) -> NoReturn:
     """Raise what an answer means that is no success."""
     try:
@@ -77,6 +85,8 @@ def raise_for(answer: httpx.Response) -> NoReturn:
     if answer.status_code == 401:
         detail = f"{detail}; {_REMEDY}"
     message = f"{answer.request.method} {answer.request.url.path}: {answer.status_code} {detail}"
+    if answer.status_code >= 500 or answer.status_code in {409, 410}:
+        message += f" ({named(answer.request)})"
     if answer.status_code >= 500 or answer.status_code < 400 or answer.status_code == TOO_MANY:
         raise CoordinatorUnreachable(message, retry_after_s=retry_after_s(answer))
     raise _ERRORS.get(answer.status_code, InvalidInput)(message)

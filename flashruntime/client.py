@@ -16,7 +16,7 @@ from uuid import uuid4
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from flashruntime.access import Access, Token, raise_for
+from flashruntime.access import Access, Token, named, raise_for
 from flashruntime.errors import ArtifactCorrupt, CoordinatorUnreachable, InvalidInput
 from flashruntime.launch.files import replacing
 from flashruntime.protocol.base import check_key
@@ -293,7 +293,7 @@ class CoordinatorClient:
     def _unreachable(self, method: str, path: str, error: Exception) -> CoordinatorUnreachable:
         return CoordinatorUnreachable(
             f"cannot reach {self.base_url}: {error or type(error).__name__}; check the address and "
-            f"that the coordinator runs ({method} {path})"
+            f"that the coordinator runs ({method} {path}{_asked(error)})"
         )
 
 
@@ -329,3 +329,7 @@ def _key(key: str) -> str:
 
 def _query(**values: str | int | None) -> dict[str, str | int]:
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _asked(error: Exception) -> str:
+    return f", {named(error.request)}" if isinstance(error, httpx.RequestError) else ""

@@ -30,8 +30,8 @@ class NodeOrder(StrEnum):
 class NodeRegistration(BaseModel):
     """A worker introduces itself; unknown fields are kept.
 
-    With `session_id`, it goes on with that session where that is still the newest of its node.
     `capabilities` are read as `NodeCapabilities`.
+    With `session_id`, it goes on with that session where that is still the newest of its node.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
@@ -70,6 +70,7 @@ class SessionNews(StrEnum):
 
     OPEN = "open"
     ALIVE = "alive"
+    DUTY = "duty"
     ENDED = "ended"
 
 
@@ -93,6 +94,7 @@ class SessionLine(OpenModel):
     node_id: str | None = None
     session_id: str | None = None
     keepalive_s: float | None = None
+    duty: NodeDuty | None = None
     reason: SessionEnding | None = None
 
 

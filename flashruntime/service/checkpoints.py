@@ -27,7 +27,9 @@ from flashruntime.protocol.checkpoints import (
     PartsRequest,
     TaskName,
 )
+from flashruntime.service.collector import collect
 from flashruntime.service.core import Core
+from flashruntime.service.damage import report_damage
 from flashruntime.service.errors import BadHeader, TooLarge
 
 BLOCK_BYTES = 1024 * 1024
@@ -80,7 +82,9 @@ class Checkpoints:
         core = self._core
         offer = await core.disk(self._offer, request)
         call = core.manager.commit_checkpoint
-        return (await core.ledger(call, name, request.lease_id, offer)).record
+        committed = await core.ledger(call, name, request.lease_id, offer)
+        await collect(core, committed.freed)
+        return committed.record
 
     async def latest(self, name: TaskName, skip: Collection[str]) -> LatestCheckpoint:
         """Return the newest checkpoint whose bytes are here, none of `skip`."""
@@ -99,8 +103,12 @@ class Checkpoints:
         """Return size and bytes of a part, hashed again before the first of them leaves."""
         core = self._core
         size_bytes = await core.ledger(core.manager.referenced_size, name, sha256)
-        await core.disk(self._rehash, sha256, size_bytes)
-        file = await core.disk(core.blobs.read, sha256, size_bytes)
+        try:
+            await core.disk(self._rehash, sha256, size_bytes)
+            file = await core.disk(core.blobs.read, sha256, size_bytes)
+        except ArtifactCorrupt as error:
+            await report_damage(core, sha256, size_bytes, str(error))
+            raise
         return size_bytes, self._blocks(file)
 
     async def _blocks(self, file: BinaryIO) -> AsyncIterator[bytes]:

@@ -15,6 +15,9 @@ from flashruntime.errors import FlashError
 from flashruntime.leases.nodes import Link
 from flashruntime.leases.sessions import SessionEnd
 from flashruntime.protocol.nodes import (
+    NodeDuty,
+    NodeOrder,
+    NodeRecord,
     NodeRegistered,
     NodeRegistration,
     SessionEnding,
@@ -87,6 +90,15 @@ class Sessions:
         stream = SessionStream(link, self)
         self._open[link.node_id] = stream
         return stream
+
+    async def order(self, node_id: str, order: NodeOrder) -> NodeRecord:
+        """Cordon, drain or uncordon a node, and tell it so at once if it is connected."""
+        core = self._core
+        record = await core.ledger(core.manager.order_node, node_id, order)
+        stream = self._open.get(record.node_id)
+        if stream is not None:
+            stream.tell(record.duty)
+        return record
 
     def heard(self, lease_id: str) -> None:
         """Note the heartbeat of a lease, as it arrives."""
@@ -173,6 +185,11 @@ class SessionStream(Response):
         self.link = link
         self._sessions = sessions
         self._end: asyncio.Future[SessionEnding] = asyncio.get_running_loop().create_future()
+        self._duties: asyncio.Queue[NodeDuty] = asyncio.Queue()
+
+    def tell(self, duty: NodeDuty) -> None:
+        """Say in a line of its own what the node is to do."""
+        self._duties.put_nowait(duty)
 
     def end(self, reason: SessionEnding) -> None:
         """End it, and say why in its last line."""
@@ -206,17 +223,24 @@ class SessionStream(Response):
             keepalive_s=keepalive_s,
         )
         await send(_body(first))
-        until = (gone, self._end, closing)
-        alive = _body(SessionLine(news=SessionNews.ALIVE))
-        while True:
-            await asyncio.wait(until, timeout=keepalive_s, return_when=asyncio.FIRST_COMPLETED)
-            if gone.done():
-                return SessionEnding.CLOSED
-            if self._end.done():
-                return self._end.result()
-            if closing.done():
-                return SessionEnding.STOPPING
-            await send(alive)
+        duty = asyncio.ensure_future(self._duties.get())
+        try:
+            while True:
+                until = (gone, self._end, closing, duty)
+                await asyncio.wait(until, timeout=keepalive_s, return_when=asyncio.FIRST_COMPLETED)
+                if gone.done():
+                    return SessionEnding.CLOSED
+                if self._end.done():
+                    return self._end.result()
+                if closing.done():
+                    return SessionEnding.STOPPING
+                line = SessionLine(news=SessionNews.ALIVE)
+                if duty.done():
+                    line = SessionLine(news=SessionNews.DUTY, duty=duty.result())
+                    duty = asyncio.ensure_future(self._duties.get())
+                await send(_body(line))
+        finally:
+            duty.cancel()
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -53,11 +53,11 @@ class Agent:
         self._membership = Membership(
             settings, tools.client, stop, machine.resources, self._on_duty
         )
-        self._session = Session(settings.node_id, tools.connect, self._membership.lose_session)
-        self._membership.on_session = self._session.follow
         if self._warmth is not None:
             self._membership.on_imports = self._warmth.learn
         self._asking = Asking(settings.coordinator_url, stop)
+        told = self._membership.lose_session, self._membership.obey
+        self._session = Session(settings.node_id, tools.connect, *told)
 
     def run(self) -> None:
         """Work until asked to leave; raises ConfigError if a directory cannot be used."""
@@ -86,6 +86,8 @@ class Agent:
     def _work_once(self) -> None:
         if self._membership.session_id is None:
             self._membership.register(self._asking)
+            if self._membership.session_id is not None:
+                self._session.follow(self._membership.session_id)
         with self._stop.changed:
             self._stop.changed.wait_for(
                 lambda: self._stop.requested or self._membership.session_id is None or self._can_run

@@ -20,7 +20,7 @@ NODE_BEAT_S = 5.0
 
 class Membership:
     """One registration for all slots; `on_duty` is called with each new duty, `on_imports` with
-    what the scripts of all workers import, `on_session` with each session that is opened.
+    what the scripts of all workers import.
 
     Whoever hears of a duty first, an answer or a stream, passes it to `obey`; whoever hears that a
     session is over passes it to `lose_session`.
@@ -40,7 +40,6 @@ class Membership:
         self._has = has
         self._on_duty = on_duty
         self.on_imports: Callable[[list[str]], None] = lambda _: None
-        self.on_session: Callable[[str], None] = lambda _: None
         self.session_id: str | None = None
         self._last_session_id: str | None = None
         self.duty = NodeDuty.ACTIVE
@@ -70,7 +69,6 @@ class Membership:
             asking.refused("registration_refused", answer)
         elif answer is not None:
             self.session_id = self._last_session_id = answer.session_id
-            self.on_session(answer.session_id)
             events.info("worker_registered", node_id=answer.node_id, session_id=answer.session_id)
             self.obey(answer.duty)
 

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Self
 
 from flashruntime.errors import CoordinatorUnreachable, NotFound, Superseded
-from flashruntime.protocol.nodes import SessionEnding, SessionNews
+from flashruntime.protocol.nodes import NodeDuty, SessionEnding, SessionNews
 from flashruntime.session_stream import SessionLines
 from flashruntime.worker import events
 from flashruntime.worker.control import delays_s
@@ -36,11 +36,13 @@ class Session:
         node_id: str,
         connect: Callable[[float], AbstractContextManager[Coordinator]],
         lost: Callable[[str], None],
+        on_duty: Callable[[NodeDuty], None] = lambda _: None,
         silence_s: float = SILENCE_S,
     ) -> None:
         self._node_id = node_id
         self._connect = connect
         self._lost = lost
+        self._on_duty = on_duty
         self._silence_s = silence_s
         self._changed = Condition()
         self._session_id: str | None = None
@@ -136,6 +138,8 @@ class Session:
         for line in lines:
             if line.news is SessionNews.OPEN:
                 events.info("session_open", session_id=session_id)
+            if line.duty is not None:
+                self._on_duty(line.duty)
             reason = line.reason or reason
         if self._is_current(session_id):
             events.warning("session_ended", session_id=session_id, reason=reason.value)

@@ -12,7 +12,7 @@ MAP = json.loads((ROOT / "tests" / "obligations.json").read_text(encoding="utf-8
 IDS = [
     *(f"C{number}" for number in range(1, 16)),
     *(f"F{number}" for number in range(1, 16)),
-    *(f"L{number}" for number in range(1, 21) if number != 4),
+    *(f"L{number}" for number in range(1, 21)),
     *(f"{number:03}" for number in [*range(1, 134, 2), *range(165, 176, 2)]),
 ]
 

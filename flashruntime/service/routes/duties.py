@@ -11,16 +11,16 @@ router = APIRouter(tags=["nodes"])
 @router.post("/nodes/{node_id}/cordon")
 async def cordon(node_id: Id, services: Running) -> NodeRecord:
     """Give a node no new tasks; those that it has go on."""
-    return await services.ledger(services.manager.order_node, node_id, NodeOrder.CORDON)
+    return await services.sessions.order(node_id, NodeOrder.CORDON)
 
 
 @router.post("/nodes/{node_id}/uncordon")
 async def uncordon(node_id: Id, services: Running) -> NodeRecord:
     """Give a node tasks again."""
-    return await services.ledger(services.manager.order_node, node_id, NodeOrder.UNCORDON)
+    return await services.sessions.order(node_id, NodeOrder.UNCORDON)
 
 
 @router.post("/nodes/{node_id}/drain")
 async def drain(node_id: Id, services: Running) -> NodeRecord:
     """Cordon a node, and let it checkpoint and hand back the tasks that it has."""
-    return await services.ledger(services.manager.order_node, node_id, NodeOrder.DRAIN)
+    return await services.sessions.order(node_id, NodeOrder.DRAIN)

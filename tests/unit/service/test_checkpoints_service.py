@@ -178,7 +178,7 @@ def test_bytes_that_were_there_and_are_damaged_are_asked_for_again(play: Play, d
             await again.commit(again.manifest(2, b"frozen"))
         with pytest.raises(ArtifactCorrupt):
             await again.read(sha(b"frozen"))
-        assert await again.latest() == (1 if damage == "rotted" else None)
+        assert await again.latest() is None
         await again.send(3, b"frozen")
         assert await again.latest() == 3
 
