@@ -302,11 +302,24 @@ def test_a_repeated_attempt_number_is_found(shape: Shape) -> None:
     assert verdict_of("one_live_lease", story) is Verdict.VIOLATED
 
 
-@pytest.mark.parametrize("state", ["FAILED", "CANCELLED", "RUNNING", "PENDING"])
-def test_a_job_that_did_not_succeed_is_found(state: str) -> None:
+@pytest.mark.parametrize("state", ["FAILED", "CANCELLED"])
+@pytest.mark.parametrize("task", ["LEASED", "PENDING"])
+def test_a_job_that_ended_otherwise_is_found(state: str, task: str) -> None:
     story = tell(Shape([(1, False)]))
-    change(story, "job_final", job={"state": state})
+    change(story, "job_final", job={"state": state}, tasks=[{"state": task}])
     assert verdict_of("no_task_lost", story) is Verdict.VIOLATED
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [("LEASED", Verdict.UNKNOWN), ("PENDING", Verdict.VIOLATED), ("FAILED", Verdict.VIOLATED)],
+)
+def test_a_job_that_has_not_ended_is_lost_only_where_nobody_works(
+    task: str, expected: Verdict
+) -> None:
+    story = tell(Shape([(1, False)]))
+    change(story, "job_final", job={"state": "RUNNING"}, tasks=[{"state": task}])
+    assert verdict_of("no_task_lost", story) is expected
 
 
 @pytest.mark.parametrize(
