@@ -56,7 +56,7 @@ class Experiment:
     workers: int = 3
     order: int = 100
     quick: bool = True
-    drain_s: float = 60.0
+    drain_s: float = 120.0
     count: int = 0
 
 

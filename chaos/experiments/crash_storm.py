@@ -62,5 +62,4 @@ EXPERIMENT = Experiment(
     order=60,
     quick=False,
     count=2,
-    drain_s=120.0,
 )

@@ -99,5 +99,4 @@ EXPERIMENT = Experiment(
     workers=4,
     order=80,
     quick=False,
-    drain_s=120.0,
 )

@@ -15,7 +15,7 @@ def faults(draw: Draw) -> tuple[Action, ...]:
             kind="kill_in_write_window",
             target="holder of main",
             trigger=Trigger(checkpoints_at_least=1),
-            deadline_s=45.0,
+            deadline_s=90.0,
             params={"min_step": min_step},
         ),
     )

@@ -64,6 +64,14 @@ def test_ports_are_published_on_loopback_only() -> None:
     assert {port["host_ip"] for port in published} == {"127.0.0.1"}
 
 
+def test_workers_of_the_chaos_stack_start_cold_unless_asked_for_otherwise() -> None:
+    """One machine carries them all: interpreters made ready ahead would slow what is watched."""
+    for given, told in (({}, "off"), ({"FLASHML_WARM_START": "on"}, "on")):
+        services = config(CHAOS, **given)["services"]
+        found = {services[name]["environment"]["FLASHML_WARM_START"] for name in WORKERS}
+        assert found == {told}
+
+
 def test_use_without_tokens_is_said_in_plain_sight_and_the_names_are_known() -> None:
     """Workers reach the coordinator by the name of its service, or of the proxy before it."""
     for files, names in ((PLAIN, {"coordinator"}), (CHAOS, {"coordinator", "toxiproxy"})):
