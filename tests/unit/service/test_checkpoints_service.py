@@ -300,3 +300,19 @@ def test_a_commit_does_not_wait_for_the_scrubber(play: Play) -> None:
         assert not attempt.blob(b"part of 1").exists()
 
     play(story)
+
+
+def test_a_commit_of_parts_that_are_announced_no_more_is_refused(play: Play) -> None:
+    """They may be collected between the look at their bytes and the commit."""
+
+    async def story(attempt: Attempt) -> None:
+        await attempt.announce(b"first")
+        await attempt.put(b"first")
+        await attempt.announce(b"second")
+        with pytest.raises(Conflict, match="announced no more"):
+            await attempt.commit(attempt.manifest(1, b"first"))
+        await attempt.announce(b"first")
+        await attempt.commit(attempt.manifest(1, b"first"))
+        await attempt.commit(attempt.manifest(1, b"first"))
+
+    play(story)
