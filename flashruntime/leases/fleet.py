@@ -66,6 +66,10 @@ class Fleet(NodeRegistry):
         while len(self._imports) > MAX_IMPORTING:
             self._imports.pop(next(iter(self._imports)))
 
+    def changes_lost(self) -> None:
+        """Ask the ledger again: changes that calls had made were not kept."""
+        self._has_recalled = False
+
     def _recall(self, tx: Transaction) -> None:
         """Take up what an earlier coordinator has queued, and what it has told nodes to do."""
         self._has_recalled = True
@@ -130,7 +134,7 @@ class Fleet(NodeRegistry):
 
     def _apply(self, tx: Transaction, before: TaskRow, change: Change) -> None:
         super()._apply(tx, before, change)
-        if not self._duties:
+        if not self._duties_of(tx):
             return
         for lease in (change.fenced, change.lease):
             if lease is not None and lease.state is not LeaseState.LIVE:
@@ -141,9 +145,14 @@ class Fleet(NodeRegistry):
     ) -> JobRow:
         job = super()._end_job(tx, job, ended, reason)
         self._imports.pop(job.job_id, None)
-        for node_id in self._duties:
+        for node_id in self._duties_of(tx):
             self._settle(tx, node_id)
         return job
+
+    def _duties_of(self, tx: Transaction) -> dict[str, NodeDuty]:
+        if not self._has_recalled:
+            self._recall(tx)
+        return self._duties
 
     def _settle(self, tx: Transaction, node_id: str) -> None:
         is_draining = self._duties.get(node_id) is NodeDuty.DRAINING

@@ -54,14 +54,28 @@ def _events(tx: Transaction, removal: Removal, limit: int) -> Batch:
 
 
 def _outputs(tx: Transaction, removal: Removal, limit: int) -> Batch:
-    rows = tx.objects_below(removal.prefix, "", limit)
-    for row in rows:
-        tx.delete_object(row.key)
-    return Batch(len(rows), tuple(row.sha256 for row in rows))
+    """Delete outputs, but for those that another job takes as inputs."""
+    after = ""
+    while rows := tx.objects_below(removal.prefix, after, limit):
+        unused = [row for row in rows if not (row.accepted and tx.jobs_with_input(row.key, 1))]
+        for row in unused:
+            tx.delete_object(row.key)
+        if unused:
+            return Batch(len(unused), tuple(row.sha256 for row in unused))
+        after = rows[-1].key
+    return Batch(0)
 
 
 def _inputs(tx: Transaction, removal: Removal, limit: int) -> Batch:
-    return Batch(len(tx.delete_inputs(removal.job_seq, limit)))
+    """Forget inputs, and delete those that were outputs of a job which is gone."""
+    keys = tx.delete_inputs(removal.job_seq, limit)
+    freed: list[str] = []
+    for row in filter(None, map(tx.object, keys)):
+        if row.job_id is None or tx.job(row.job_id) or tx.jobs_with_input(row.key, 1):
+            continue
+        tx.delete_object(row.key)
+        freed.append(row.sha256)
+    return Batch(len(keys), tuple(freed))
 
 
 def _checkpoints(tx: Transaction, removal: Removal, limit: int) -> Batch:

@@ -108,7 +108,10 @@ class SessionBook(NodeRegistry):
             return
         now_ns = self._clock.monotonic_ns()
         for lease_id in self._let_go[session_id]:
-            task, lease = attempt(tx, lease_id)
+            lease = tx.lease(lease_id)
+            task = None if lease is None else tx.task(lease.task_id)
+            if lease is None or task is None:  # (its job was deleted meanwhile)
+                continue
             if lease.state is LeaseState.LAPSED and transitions.holds(task, lease_id):
                 self._apply(tx, task, transitions.renew(task, lease, now_ns, None, None))
 

@@ -2,7 +2,8 @@
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -76,6 +77,15 @@ class KeptTransaction(SqliteTransaction):
         self._tasks.clear()
         self._leases.clear()
 
+    @contextmanager
+    def _known(self) -> Iterator[None]:
+        """Let a statement change one row, of which what it becomes is kept."""
+        self._connection.altered = None
+        try:
+            yield
+        finally:
+            self._connection.altered = self.forget
+
     def job(self, job_id: str) -> JobRow | None:
         """Return a job."""
         return self._jobs.get(job_id) or self._jobs.keep(job_id, super().job(job_id))
@@ -86,9 +96,8 @@ class KeptTransaction(SqliteTransaction):
         counts = job.counts
         numbers = (counts.pending, counts.leased, counts.completed, counts.failed, counts.cancelled)
         values = (job.state.value, job.reason, finished, *numbers, job.job_id)
-        self._connection.altered = None
-        self._db.execute(_UPDATE_JOB, values)
-        self._connection.altered = self.forget
+        with self._known():
+            self._db.execute(_UPDATE_JOB, values)
         self._jobs.keep(job.job_id, job)
 
     def task(self, task_id: str) -> TaskRow | None:
@@ -97,9 +106,8 @@ class KeptTransaction(SqliteTransaction):
 
     def put_task(self, task: TaskRow) -> None:
         """Replace a task."""
-        self._connection.altered = None
-        super().put_task(task)
-        self._connection.altered = self.forget
+        with self._known():
+            super().put_task(task)
         self._tasks.keep(task.task_id, task)
 
     def lease(self, lease_id: str) -> LeaseRow | None:
@@ -108,7 +116,6 @@ class KeptTransaction(SqliteTransaction):
 
     def put_lease(self, lease: LeaseRow) -> None:
         """Insert or replace a lease."""
-        self._connection.altered = None
-        super().put_lease(lease)
-        self._connection.altered = self.forget
+        with self._known():
+            super().put_lease(lease)
         self._leases.keep(lease.lease_id, lease)

@@ -9,12 +9,13 @@ import json
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Iterable
+from dataclasses import replace
 from threading import Lock
 from typing import BinaryIO
 
 from flashruntime.checkpoint.manifest import decode
 from flashruntime.errors import ArtifactCorrupt, CheckpointError
-from flashruntime.leases.checkpoint_rules import Found, Offer
+from flashruntime.leases.checkpoint_rules import Committed, Found, Offer
 from flashruntime.protocol.base import strict_dumps
 from flashruntime.protocol.checkpoints import (
     CheckpointRecord,
@@ -81,10 +82,18 @@ class Checkpoints:
         """Add a checkpoint to the catalogue if its bytes are here; Conflict, Superseded."""
         core = self._core
         offer = await core.disk(self._offer, request)
-        call = core.manager.commit_checkpoint
-        committed = await core.ledger(call, name, request.lease_id, offer)
+        committed = await core.ledger(self._add, name, request.lease_id, offer)
         await collect(core, committed.freed)
         return committed.record
+
+    def _add(self, name: TaskName, lease_id: str, offer: Offer) -> Committed:
+        """Commit, unless bytes that were looked at before may have been collected since."""
+        manager = self._core.manager
+        parts = () if offer.manifest is None else offer.manifest.parts
+        if offer.problem is None and manager.unreferenced([part.sha256 for part in parts]):
+            words = "parts are announced no more: announce all of this checkpoint, then commit"
+            offer = replace(offer, problem=words)
+        return manager.commit_checkpoint(name, lease_id, offer)
 
     async def latest(self, name: TaskName, skip: Collection[str]) -> LatestCheckpoint:
         """Return the newest checkpoint whose bytes are here, none of `skip`."""

@@ -93,9 +93,14 @@ async def collect(core: Core, digests: Sequence[str], *, drop_inputs: bool = Fal
         return [aside for aside in taken if aside is not None]
 
     removed = await core.alone(take)
-    for aside in removed:
-        await core.scrub(aside.unlink)
     if removed:
+        # Not behind the scrubber, which reads a large blob for minutes: calls wait for this.
+        await core.disk(_unlink, removed)
         extra = {"event": "blobs_collected", "count": len(removed)}
         log.info("removed bytes that nothing refers to", extra=extra)
     return len(removed)
+
+
+def _unlink(paths: Sequence[Path]) -> None:
+    for path in paths:
+        path.unlink()

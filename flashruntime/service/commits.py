@@ -25,6 +25,7 @@ MAX_GROUP = 64
 SLOW_S = 0.002
 PAUSE_S = 1.0
 LONGEST_PAUSE_S = 64.0
+STOPPED = "the coordinator has stopped; ask the one that follows"
 
 
 class Commits:
@@ -41,6 +42,7 @@ class Commits:
         self.commits_here = False
         self._waiting: deque[_Call] = deque()
         self._busy = False
+        self._is_closed = False
         self._called = False
         self._seen = 0
         self._crowded = False
@@ -54,9 +56,14 @@ class Commits:
         self._thread.start()
 
     def close(self) -> None:
-        """Let the work that was begun end, then the thread."""
+        """Let the work that was begun end, then the thread; what waits still is refused."""
+        self._is_closed = True
         self._work.put(None)
         self._thread.join()
+        while self._waiting:
+            call = self._waiting.popleft()
+            call.refuse(StoreUnavailable(STOPPED))
+            call.deliver()
 
     async def run(
         self,
@@ -70,6 +77,8 @@ class Commits:
 
         `before_commit` runs on the thread, if the call succeeded; if it raises, its group is lost.
         """
+        if self._is_closed:
+            raise StoreUnavailable(STOPPED)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
         asked = _Call(call, answer, before_commit)

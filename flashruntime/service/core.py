@@ -56,8 +56,8 @@ class Core:
         self.care = Care()
         self._before_closing: list[Callable[[], None]] = []
         self.clock = clock
-        judge = Judge(clock.monotonic_ns)
-        self._commits = Commits(judge.keep, judge.lose)
+        self._judge = judge = Judge(clock.monotonic_ns)
+        self._commits = Commits(judge.keep, self._lose)
         # Without a write-ahead log a commit waits for readers.
         self._commits.commits_here = settings.ledger_journal is Journal.WAL
         self._output_thread = ThreadPoolExecutor(1, "output")
@@ -106,6 +106,12 @@ class Core:
         self._store = self._commits.store = store
         self.manager = manager
         self.care.damaged = len(manager.damages())
+
+    def _lose(self) -> None:
+        """Let nothing in memory run ahead of a ledger that has not kept the last changes."""
+        self._judge.lose()
+        if self._commits.store is not None:
+            self.manager.changes_lost()
 
     async def close(self) -> None:
         """Let running work end, then release artifacts and ledger."""

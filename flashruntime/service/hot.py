@@ -105,7 +105,11 @@ class HotPaths:
             await self._app(scope, receive, send)
             return
         route, name = found
-        messages = await _whole(receive)
+        try:
+            messages = await _whole(receive)
+        except FlashError as error:
+            await answer_to(error)(scope, receive, send)
+            return
         again = _again(messages, receive)
         valid, value = _value(route, messages)
         if not valid:

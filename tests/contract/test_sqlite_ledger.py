@@ -13,6 +13,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -609,3 +610,22 @@ def _call(manager: LeaseManager, call: str, lease_id: str, key: str, dead: str) 
         manager.next_due_ns()
     else:
         assert not manager.complete(dead, CompleteRequest()).accepted
+
+
+def test_a_refused_statement_leaves_changes_of_rows_noticed(store: SqliteStore) -> None:
+    """Whatever changes a row behind what is kept of it is seen, also after an error."""
+    manager = LeaseManager(store, SystemClock())
+    payloads = (TaskPayload(type="command"),)
+    manager.submit(Submission("job-1", job_spec(), payloads, 30.0, None, "d"))
+    with store.transaction() as tx:
+        job = tx.job("job-1")
+    assert job is not None
+    with store.group():
+        store._db.execute("PRAGMA query_only=1")
+        with pytest.raises(StoreUnavailable), store.transaction() as tx:
+            tx.put_job(job)
+        store._db.execute("PRAGMA query_only=0")
+        with store.transaction() as tx:
+            tx.job("job-1")
+            tx.retire_job(job, datetime.now(UTC))
+            assert tx.job("job-1") is None

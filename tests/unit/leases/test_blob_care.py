@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from flashruntime.errors import Conflict, QuotaExceeded
+from flashruntime.errors import Conflict, NotFound, QuotaExceeded
 from flashruntime.leases.record import Submission
 from flashruntime.protocol.jobs import JobSpec
 from flashruntime.protocol.tasks import TaskPayload
@@ -153,3 +153,28 @@ def test_without_a_bound_a_job_stores_what_it_will(world: World) -> None:
     lease = world.claim()
     assert world.manager.admit(f"{lease.output_prefix}/a") is None
     world.manager.put_object(f"{lease.output_prefix}/a", A, 10**15, None)
+
+
+def test_an_output_that_another_job_takes_as_input_outlives_its_own_job(world: World) -> None:
+    world.submit()
+    lease = world.claim()
+    output, other = world.upload(lease), world.upload(lease, "other", "b")
+    assert world.complete(lease, output, other).accepted
+    with_input(world, "job-2", output.key, A)
+
+    def purged() -> list[str]:
+        freed: list[str] = []
+        while (step := world.manager.purge(1)) is not None:
+            freed += step.freed
+            if step.done:
+                world.manager.end_removal(step.removal)
+        return freed
+
+    world.manager.delete_job("job-1")
+    assert purged() == [B]
+    assert world.manager.object(output.key).sha256 == A
+    world.manager.cancel_job("job-2")
+    world.manager.delete_job("job-2")
+    assert purged() == [A]
+    with pytest.raises(NotFound):
+        world.manager.object(output.key)

@@ -1,5 +1,6 @@
 """Tasks by what their nodes offer, and nodes that are to take none."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -209,3 +210,17 @@ def test_of_many_jobs_the_imports_of_the_last_are_told(world: Any) -> None:
 def test_an_import_that_is_none_is_refused(word: str) -> None:
     with pytest.raises(ValueError, match="imports"):
         HeartbeatRequest(imports=[word])
+
+
+def test_an_order_that_was_not_kept_leaves_a_node_draining(world: Any) -> None:
+    """What is remembered of nodes is asked again once changes are lost."""
+    submit(world, "job-1")
+    register(world, "w1")
+    lease = world.manager.claim(ClaimRequest(node_id="w1"))
+    assert order(world, "w1", NodeOrder.DRAIN) is NodeDuty.DRAINING
+    with suppress(ZeroDivisionError), world.store.group():
+        assert order(world, "w1", NodeOrder.UNCORDON) is NodeDuty.ACTIVE
+        _ = 1 / 0
+    world.manager.changes_lost()
+    world.manager.cancel_job(lease.job_id)
+    assert world.manager.nodes().items[0].duty is NodeDuty.DRAINED

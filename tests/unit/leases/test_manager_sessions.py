@@ -187,3 +187,16 @@ def test_a_task_says_how_long_its_step_has_not_moved(world: Any) -> None:
     assert world.task().step_age_s == 0.0
     world.complete(lease)
     assert world.task().step_age_s is None
+
+
+def test_a_session_is_back_also_where_what_it_had_was_deleted(world: Any) -> None:
+    world.submit()
+    link = connected(world)
+    world.claim(session_id=link.session_id)
+    end(world, link)
+    world.manager.cancel_job("job-1")
+    world.manager.delete_job("job-1")
+    while (step := world.manager.purge()) is not None and not step.done:
+        pass
+    again = world.manager.open_session("w1", link.session_id)
+    assert again.session_id == link.session_id

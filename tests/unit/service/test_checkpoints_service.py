@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -280,5 +281,38 @@ def test_a_superseded_attempt_can_do_nothing(play: Play) -> None:
                 await call()
         await attempt.commit(attempt.manifest(1, b"one"))
         assert await attempt.latest() == 1
+
+    play(story)
+
+
+def test_a_commit_does_not_wait_for_the_scrubber(play: Play) -> None:
+    """What it frees is deleted while a large blob is being read again."""
+
+    async def story(attempt: Attempt) -> None:
+        reading = threading.Event()
+        scrub = asyncio.create_task(attempt.core.scrub(reading.wait))
+        try:
+            for step in range(1, 10):
+                await asyncio.wait_for(attempt.send(step, b"part of %d" % step), 5)
+        finally:
+            reading.set()
+            await scrub
+        assert not attempt.blob(b"part of 1").exists()
+
+    play(story)
+
+
+def test_a_commit_of_parts_that_are_announced_no_more_is_refused(play: Play) -> None:
+    """They may be collected between the look at their bytes and the commit."""
+
+    async def story(attempt: Attempt) -> None:
+        await attempt.announce(b"first")
+        await attempt.put(b"first")
+        await attempt.announce(b"second")
+        with pytest.raises(Conflict, match="announced no more"):
+            await attempt.commit(attempt.manifest(1, b"first"))
+        await attempt.announce(b"first")
+        await attempt.commit(attempt.manifest(1, b"first"))
+        await attempt.commit(attempt.manifest(1, b"first"))
 
     play(story)

@@ -238,3 +238,15 @@ def test_commits_leave_the_event_loop_after_one_that_was_slow() -> None:
         assert store.keys() == ["a", "b", "c", "d"]
 
     drive(steps)
+
+
+def test_a_call_that_comes_after_the_end_is_refused_and_waits_for_nothing() -> None:
+    async def ask() -> None:
+        commits = Commits(lambda: None, lambda: None)
+        commits.store = Counted()
+        commits.start()
+        commits.close()
+        with pytest.raises(StoreUnavailable, match="has stopped"):
+            await asyncio.wait_for(commits.run(lambda: None), 5)
+
+    asyncio.run(ask())

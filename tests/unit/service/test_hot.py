@@ -13,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashruntime.config import AccessSettings, CoordinatorSettings
+from flashruntime.errors import FlashError
 from flashruntime.protocol.jobs import JobSpec
 from flashruntime.protocol.tasks import ClaimRequest
 from flashruntime.service import hot
 from flashruntime.service.app import create_app
 from flashruntime.service.core import Core
+from flashruntime.service.errors import TooBusy, TooSlow, status_of
 from flashruntime.service.guards import Gate
 from flashruntime.service.services import Services
 from flashruntime.testing import ManualClock
@@ -241,3 +243,29 @@ def test_a_client_that_goes_in_mid_body_changes_nothing(coordinator: Coordinator
     }
     coordinator.run(coordinator.app(scope, receive, send))
     assert sent[0]["status"] == 400
+
+
+@pytest.mark.parametrize("error", [TooSlow("too slow"), TooBusy("too busy")])
+@pytest.mark.parametrize("query", [b"", b"long"])
+def test_a_body_that_is_given_up_is_answered_as_on_the_long_way(
+    coordinator: Coordinator, error: FlashError, query: bytes
+) -> None:
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        raise error
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1alpha1/leases/claim",
+        "raw_path": b"/v1alpha1/leases/claim",
+        "query_string": query,
+        "headers": [(b"host", b"test"), (b"content-type", hot.JSON), (b"content-length", b"10")],
+        "app": coordinator.app,
+    }
+    coordinator.run(coordinator.app(scope, receive, send))
+    assert sent[0]["status"] == status_of(error).number
