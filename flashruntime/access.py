@@ -13,6 +13,7 @@ from flashruntime.errors import (
     FlashError,
     InvalidInput,
     NotFound,
+    QuotaExceeded,
     Superseded,
     TokenRefused,
 )
@@ -27,6 +28,7 @@ _ERRORS: dict[int, type[FlashError]] = {
     404: NotFound,
     409: Conflict,
     410: Superseded,
+    413: QuotaExceeded,
 }
 _REMEDY = "set FLASHML_TOKEN or FLASHML_TOKEN_FILE to a token that the coordinator knows"
 

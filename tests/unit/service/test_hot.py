@@ -232,7 +232,11 @@ def test_a_client_that_goes_in_mid_body_changes_nothing(coordinator: Coordinator
         "path": "/v1alpha1/leases/claim",
         "raw_path": b"/v1alpha1/leases/claim",
         "query_string": b"",
-        "headers": [(b"content-type", b"application/json"), (b"content-length", b"20")],
+        "headers": [
+            (b"host", b"localhost"),
+            (b"content-type", b"application/json"),
+            (b"content-length", b"20"),
+        ],
         "app": coordinator.app,
     }
     coordinator.run(coordinator.app(scope, receive, send))
