@@ -14,6 +14,7 @@ from flashruntime.errors import (
     FlashError,
     InvalidInput,
     NotFound,
+    QuotaExceeded,
     Superseded,
     TokenRefused,
 )
@@ -29,6 +30,7 @@ _ERRORS: dict[int, type[FlashError]] = {
     404: NotFound,
     409: Conflict,
     410: Superseded,
+    413: QuotaExceeded,
 }
 _REMEDY = "set FLASHML_TOKEN or FLASHML_TOKEN_FILE to a token that the coordinator knows"
 

@@ -2,7 +2,7 @@
 
 FlashError
   InvalidInput            what the caller gave breaks a rule (also a ValueError)
-    QuotaExceeded         the job would store more bytes than it may
+    QuotaExceeded         more bytes than the coordinator takes, alone or for the job
   ConfigError             a setting or environment variable is missing or wrong
   NotFound                no such job, task, lease, node or artifact
   Conflict                the request contradicts what is already recorded
@@ -31,7 +31,7 @@ class InvalidInput(FlashError, ValueError):
 
 
 class QuotaExceeded(InvalidInput):
-    """The job would store more bytes than it may."""
+    """The coordinator does not take that many bytes, alone or for that job."""
 
 
 class ConfigError(FlashError):

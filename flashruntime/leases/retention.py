@@ -21,6 +21,7 @@ from flashruntime.leases.store import Transaction
 from flashruntime.leases.store_keeping import Removal
 from flashruntime.leases.transitions import NS_PER_S
 from flashruntime.protocol.events import EventType
+from flashruntime.protocol.nodes import NodeDuty
 
 BATCH_ROWS = 200
 TIDY_JOBS = 50
@@ -171,13 +172,17 @@ class Retention(NodeRegistry):
             return tx.forget_removals(now - REMEMBERED)
 
     def forget_nodes(self, before: datetime, silent_s: float) -> int:
-        """Delete nodes registered before an instant, without work, unheard for `silent_s`."""
+        """Delete nodes registered before an instant, without work, unheard for `silent_s`.
+
+        One that an operator has cordoned or drained stays: what it was told outlives its silence.
+        """
         now_ns = self._clock.monotonic_ns()
         with self._store.transaction() as tx:
             gone = [
                 row.node_id
                 for row in tx.nodes()
-                if row.registered_at < before
+                if row.duty is NodeDuty.ACTIVE
+                and row.registered_at < before
                 and now_ns - self._seen_ns.get(row.node_id, self._started_ns) > silent_s * NS_PER_S
                 and not tx.live_leases(row.node_id)
             ]

@@ -32,6 +32,7 @@ _ENDS = {C.APPLICATION_ERROR, C.DATA_ERROR}
 _MAY_BE_OF_MEMORY = {C.WORKER_CRASH, C.COMMUNICATION_ERROR, C.UNKNOWN, C.RESOURCE_EXHAUSTED}
 _GROUPS = {"ExceptionGroup", "BaseExceptionGroup"}
 _CONTROL_PLANE = {"CoordinatorUnreachable", "StoreUnavailable"}
+_QUOTA = "QuotaExceeded"
 _BY_WORKER = "on the worker: "
 _FULL = {"ENOSPC", "EDQUOT", "ENOMEM", "EMFILE", "ENFILE", "EAGAIN"}
 _LIMITS = {signal.SIGXCPU: "its limit of CPU time", signal.SIGXFSZ: "its limit of file size"}
@@ -88,6 +89,8 @@ def _worker_error(evidence: Evidence) -> Finding:
     error = reported(evidence.error_type or "", text.removeprefix(_BY_WORKER))
     if error.type_name in _CONTROL_PLANE:
         return _found("control-plane", C.CONTROL_PLANE_FAILURE, error.quote())
+    if error.type_name == _QUOTA:
+        return _found("store-quota", C.RESOURCE_EXHAUSTED, error.quote())
     rule = first_fit(error, ENVIRONMENT)
     if rule is not None and rule.kind is C.COMMUNICATION_ERROR:
         words = f"the worker's own transfers fail: {error.quote()}"

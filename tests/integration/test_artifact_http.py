@@ -68,7 +68,7 @@ def ask(
     *headers: str,
     body: bytes = b"",
 ) -> Answer:
-    lines = ["Host: x", "Connection: close", *headers]
+    lines = ["Host: localhost", "Connection: close", *headers]
     if method == "PUT":
         lines.append(f"Content-Length: {len(body)}")
     head = f"{method} /v1alpha1/artifacts/".encode() + key + b" HTTP/1.1\r\n"
@@ -243,7 +243,7 @@ def test_quotas_answer_413_and_507_and_name_the_setting(
         client.put_artifact(lease.commit_key, bytes(JOB_BYTES + 1))
     with pytest.raises(CoordinatorUnreachable, match=r"507 .*FLASHML_MAX_STORE_BYTES"):
         client.put_artifact("too/much", bytes(STORE_BYTES + 1))
-    chunked = ["Transfer-Encoding: chunked", "Host: x"]
+    chunked = ["Transfer-Encoding: chunked", "Host: localhost"]
     chunk = b"f4240\r\n" + bytes(1_000_000) + b"\r\n"
     head = f"PUT /v1alpha1/artifacts/{lease.commit_key} HTTP/1.1\r\n" + "\r\n".join(chunked)
     request = head.encode() + b"\r\n\r\n" + chunk * 4 + b"0\r\n\r\n"

@@ -67,17 +67,24 @@ class CuttingProxy:
     def _carry(self, client: socket.socket) -> None:
         """One request a connection: the client is told to close by what it does not get."""
         with client, socket.create_connection(self._target) as server:
-            request = client.recv(1 << 20)
-            head = request.partition(b"\r\n\r\n")[0]
-            length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or 0)
-            while len(request) < len(head) + 4 + length:
-                request += client.recv(1 << 20)
-            server.sendall(request)
-            answer = server.recv(1 << 20)
+            server.sendall(whole(client))
+            answer = whole(server)
             if self.left > 0:
                 self.left -= 1
                 return
             client.sendall(answer)
+
+
+def whole(source: socket.socket) -> bytes:
+    """Receive one message, which may come in pieces, up to the length that its head states."""
+    message = source.recv(1 << 20)
+    while b"\r\n\r\n" not in message and (more := source.recv(1 << 20)):
+        message += more
+    head = message.partition(b"\r\n\r\n")[0]
+    length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or 0)
+    while len(message) < len(head) + 4 + length and (more := source.recv(1 << 20)):
+        message += more
+    return message
 
 
 @pytest.mark.parametrize("cuts", [1, 3])

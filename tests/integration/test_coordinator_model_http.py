@@ -32,9 +32,10 @@ from flashruntime.protocol.tasks import (
     TaskRecord,
 )
 from flashruntime.service.app import create_app
-from flashruntime.service.core import Core
+from flashruntime.service.core import DATABASE, Core
 from flashruntime.service.guards import Gate
 from flashruntime.service.services import Services
+from flashruntime.service.watching import Watching
 from flashruntime.testing import ManualClock
 from tests.unit.leases.machine_rules import CoordinatorMachine, Port
 from tests.unit.leases.machine_run import run
@@ -83,6 +84,8 @@ class HttpPort:
         APP.state.services = services = Services(self.core)
         access = AccessSettings(allow_open=True, allowed_hosts=frozenset({"*"}))
         APP.state.gate = Gate(access, services.lease_owner)
+        ledger = self.folder / "ledger" / DATABASE
+        APP.state.watching = Watching(ledger, self.core.closing, APP.state.observed)
         self.read: set[str] = set()
 
     def _ledger(self, call: Callable[..., T], *args: object) -> T:

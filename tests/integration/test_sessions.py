@@ -326,7 +326,7 @@ def test_l17_heartbeats_go_on_while_the_task_holds_the_gil(stack: Stack) -> None
 
 def test_an_attempt_without_progress_is_ended_as_hung_and_shows_its_stacks(stack: Stack) -> None:
     stack.start_worker("only")
-    job_id = stack.submit(HANG, no_progress_s=0.5, maxTaskAttempts=2)
+    job_id = stack.submit(HANG, no_progress_s=2, maxTaskAttempts=2)
     assert stack.ended(job_id).state is JobState.SUCCEEDED
     (failure,) = [
         event

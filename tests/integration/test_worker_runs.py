@@ -21,7 +21,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def worker(stack: Stack) -> Service:
-    return stack.start_worker("steady", FLASHML_TOKEN="hidden")
+    return stack.start_worker("steady", FLASHML_TOKEN="hidden" * 6)
 
 
 SUCCEED = """

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from flashruntime.errors import Conflict, FlashError, NotFound
-from flashruntime.protocol.nodes import NodeRegistration
+from flashruntime.protocol.nodes import NodeOrder, NodeRegistration
 from flashruntime.protocol.tasks import ClaimRequest, CompleteRequest, HeartbeatRequest
 
 World = Any
@@ -189,6 +189,22 @@ def test_a_node_that_is_silent_and_without_work_is_forgotten(world: World) -> No
     assert world.manager.forget_nodes(before, 7 * 86_400) == 1
     assert [node.node_id for node in world.manager.nodes().items] == ["busy", "heard", "new"]
     assert world.manager.claim(ClaimRequest(node_id="idle")) is None
+
+
+@pytest.mark.parametrize("order", [NodeOrder.CORDON, NodeOrder.DRAIN])
+def test_what_an_operator_told_a_silent_node_is_not_forgotten(
+    world: World, order: NodeOrder
+) -> None:
+    """It is back after months, and still takes no task."""
+    world.manager.register_node(NodeRegistration(node_id="closed"))
+    world.manager.order_node("closed", order)
+    world.submit()
+    world.time.advance(90 * 86_400)
+    assert world.manager.forget_nodes(world.time.utc_now() - 7 * DAY, 7 * 86_400) == 0
+    world.manager.register_node(NodeRegistration(node_id="closed"))
+    assert world.manager.claim(ClaimRequest(node_id="closed")) is None
+    world.manager.order_node("closed", NodeOrder.UNCORDON)
+    assert world.manager.claim(ClaimRequest(node_id="closed")) is not None
 
 
 def beat() -> Any:

@@ -50,6 +50,15 @@ def raised(error_type: str, message: str = "") -> Evidence:
             C.RESOURCE_EXHAUSTED,
             "No space",
         ),
+        (
+            Evidence(
+                ended_by=EndedBy.WORKER_ERROR,
+                error_type="QuotaExceeded",
+                message="on the worker: PUT /v1alpha1/artifacts/a: 413 job j stores 5 bytes",
+            ),
+            C.RESOURCE_EXHAUSTED,
+            "stores 5 bytes",
+        ),
         (exited(1), C.UNKNOWN, "exit code 1, no error"),
         (exited(126), C.APPLICATION_ERROR, "not executable"),
         (exited(127), C.APPLICATION_ERROR, "not found"),

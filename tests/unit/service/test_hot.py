@@ -235,7 +235,7 @@ def test_a_client_that_goes_in_mid_body_changes_nothing(coordinator: Coordinator
         "raw_path": b"/v1alpha1/leases/claim",
         "query_string": b"",
         "headers": [
-            (b"host", b"test"),
+            (b"host", b"localhost"),
             (b"content-type", b"application/json"),
             (b"content-length", b"20"),
         ],
