@@ -19,6 +19,7 @@ from flashruntime.errors import (
     FlashError,
     InvalidInput,
     NotFound,
+    QuotaExceeded,
     Superseded,
     TokenRefused,
 )
@@ -92,7 +93,7 @@ def client(server: Server) -> Iterator[CoordinatorClient]:
         (409, Conflict),
         (404, NotFound),
         (400, InvalidInput),
-        (413, InvalidInput),
+        (413, QuotaExceeded),
         (422, InvalidInput),
         (302, CoordinatorUnreachable),
         (500, CoordinatorUnreachable),
