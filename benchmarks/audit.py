@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from html.parser import HTMLParser
 
-from benchmarks import stats
+from benchmarks import shares, stats
 from benchmarks.scenario import compared
 from benchmarks.schema import Comparison, Document, Row, Series
 
@@ -99,11 +99,9 @@ def _findings(where: str, row: Row) -> list[str]:
     problems = []
     for said in row.comparisons:
         theirs = samples.get(said.comparator)
-        again = (
-            compared(said.comparator, row.samples, theirs, paired=said.paired)
-            if theirs and row.samples
-            else None
-        )
+        again = shares.compared_again(row, said.comparator)
+        if again is None and theirs and row.samples:
+            again = compared(said.comparator, row.samples, theirs, paired=said.paired)
         if again is None or not _same_finding(said, again):
             problems.append(
                 f"{where}: {said.comparator}: {said.finding!r} is not what samples give"

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks import stats
 from benchmarks.scenario import Bench, series
-from benchmarks.schema import Better, Comparison, Series
+from benchmarks.schema import Better, Comparison, Row, Series
 
 Z = 1.959963984540054
 _TIE = 1 + 1e-9
+_EACH = "each outcome, {}"
 
 Outcomes = Sequence[bool]
 
@@ -77,7 +78,17 @@ def compared(comparator: str, ours: Outcomes, theirs: Outcomes) -> Comparison:
 
 
 def _each(name: str, outcomes: Outcomes) -> Series:
-    return series(f"each outcome, {name}", "1 = well", [float(each) for each in outcomes])
+    return series(_EACH.format(name), "1 = well", [float(each) for each in outcomes])
+
+
+def compared_again(row: Row, comparator: str) -> Comparison | None:
+    """Test a row's shares once more from the outcomes in it; None where it has none, or others."""
+    outcomes = {each.name: [bool(sample) for sample in each.samples] for each in row.series}
+    ours, theirs = (outcomes.get(_EACH.format(name)) for name in ("ours", comparator))
+    if not ours or not theirs:
+        return None
+    stated = row.median, row.comparators.get(comparator)
+    return compared(comparator, ours, theirs) if stated == (share(ours), share(theirs)) else None
 
 
 def report(

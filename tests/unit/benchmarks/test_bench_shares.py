@@ -59,6 +59,15 @@ def test_a_single_failure_lowers_the_number(bench: Callable[..., Bench]) -> None
     assert "19 of 20" in row.notes[0]
 
 
+def test_a_finding_is_borne_out_by_the_outcomes_beside_it(bench: Callable[..., Bench]) -> None:
+    here = bench()
+    shares.report(here, of(19, 20), {"naive": of(0, 20)})
+    [row] = here.rows
+    assert shares.compared_again(row, "naive") == row.comparisons[0]
+    for change in ({"median": 1.0}, {"comparators": {"naive": 0.1}}, {"series": []}):
+        assert shares.compared_again(row.model_copy(update=change), "naive") is None
+
+
 def test_without_one_outcome_there_is_no_share(bench: Callable[..., Bench]) -> None:
     here = bench()
     shares.report(here, [], {}, notes=["no kill hit the window"])
