@@ -125,11 +125,14 @@ class Page:
         self.requested: list[str] = []
         self.complaints: list[str] = []
         self._token = ""
+        self._password: str | None = None
 
     def told(self, method: str, parameters: dict[str, Any]) -> None:
         """Note what the browser reports of the page."""
         if method == "Fetch.requestPaused":
             self._paused(parameters)
+        elif method == "Fetch.authRequired":
+            self._asked(parameters)
         elif method == "Network.requestWillBeSent":
             self.requested.append(parameters["request"]["url"])
         elif method == "Runtime.exceptionThrown":
@@ -144,10 +147,21 @@ class Page:
         self._token = token
         self.call("Fetch.enable", patterns=[{"urlPattern": f"*{prefix}*"}])
 
+    def sign_in(self, password: str) -> None:
+        """Answer the browser's own question for a password, as a user would."""
+        self._password = password
+        self.call("Fetch.enable", handleAuthRequests=True, patterns=[{"urlPattern": "*"}])
+
+    def _asked(self, parameters: dict[str, Any]) -> None:
+        answer = {"response": "ProvideCredentials", "username": "", "password": self._password}
+        asked = {"requestId": parameters["requestId"], "authChallengeResponse": answer}
+        self._browser.send("Fetch.continueWithAuth", self._session, **asked)
+
     def _paused(self, parameters: dict[str, Any]) -> None:
         headers = {name.lower(): value for name, value in parameters["request"]["headers"].items()}
         answer: dict[str, Any] = {"requestId": parameters["requestId"]}
-        if headers.get("authorization") == f"Bearer {self._token}":
+        known = headers.get("authorization") == f"Bearer {self._token}"
+        if known or self._password is not None:
             self._browser.send("Fetch.continueRequest", self._session, **answer)
             return
         body = base64.b64encode(b'{"detail": "this call needs a token", "code": "unauthorized"}')

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from flashruntime.client import CoordinatorClient
+from flashruntime.credentials import new_token
 from flashruntime.protocol.failures import EndedBy, Evidence
 from flashruntime.protocol.jobs import JobRecord, JobSpec
 from flashruntime.protocol.nodes import NodeRegistration
@@ -341,3 +342,19 @@ def test_it_asks_for_a_token_and_keeps_it_in_the_tab(
         assert page.run("localStorage.getItem('flashruntime-token')") is None
         assert "s3cret" not in page.run("document.documentElement.outerHTML")
         assert not [url for url in page.requested if "s3cret" in url]
+
+
+def test_the_token_as_password_opens_all_of_a_coordinator_that_has_tokens(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """The browser asks once, and brings it along with each call and the stream of events."""
+    token = new_token()
+    with CoordinatorProcess(tmp_path, {"FLASHML_TOKEN": token}) as process, browser.page() as page:
+        page.sign_in(token)
+        page.open(process.url)
+        live(page)
+        with CoordinatorClient(process.url, token=token) as client:
+            submitted(client, "behind-a-gate")
+        page.until("document.querySelector('#jobs').textContent.includes('behind-a-gate')")
+        assert not page.run("document.querySelector('#token-dialog').open")
+        assert not [url for url in page.requested if token in url]
