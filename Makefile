@@ -49,7 +49,7 @@ check: ## lint, format, types, import rules, unit, contract and architecture tes
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	$(PY) -m pytest -n auto $(wildcard tests/unit tests/contract tests/architecture)
+	$(PY) -m pytest -n $(shell echo $$(($$(nproc) + 1))) $(wildcard tests/unit tests/contract tests/architecture)
 
 up: ## start the composed stack (WORKERS=4 FLASHML_PORT=8000)
 	@docker/setup.sh stack
