@@ -10,12 +10,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
+from unittest.mock import patch
 
 import httpx
 import pytest
 
 from flashruntime.client import CoordinatorClient
-from flashruntime.config import AccessSettings, CoordinatorSettings
 from flashruntime.protocol.events import Event
 from flashruntime.protocol.jobs import JobRecord, JobSpec
 from flashruntime.protocol.nodes import NodeRecord, NodeRegistered, NodeRegistration
@@ -31,18 +31,16 @@ from flashruntime.protocol.tasks import (
     LeaseStatus,
     TaskRecord,
 )
-from flashruntime.service.app import create_app
-from flashruntime.service.core import DATABASE, Core
-from flashruntime.service.guards import Gate
+from flashruntime.service import app as application
+from flashruntime.service.core import Core
 from flashruntime.service.services import Services
-from flashruntime.service.watching import Watching
 from flashruntime.testing import ManualClock
 from tests.unit.leases.machine_rules import CoordinatorMachine, Port
 from tests.unit.leases.machine_run import run
 
 pytestmark = pytest.mark.integration
 URL = "http://127.0.0.1:8000"
-APP = create_app()
+APP = application.create_app()
 T = TypeVar("T")
 
 
@@ -65,6 +63,16 @@ class InProcess(httpx.BaseTransport):
         )
 
 
+class NoSweeper:
+    """Does nothing as time goes by."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def run(self) -> None:
+        await self._core.closing.wait()
+
+
 class HttpPort:
     """A coordinator without its sweeper: what time alone does happens when the test says so."""
 
@@ -78,18 +86,23 @@ class HttpPort:
         self._start()
 
     def _start(self) -> None:
-        settings = CoordinatorSettings(self.folder / "ledger", self.folder / "artifacts")
-        self.core = Core(settings, self.clock)
-        self.loop.run_until_complete(self.core.open())
-        APP.state.services = services = Services(self.core)
-        access = AccessSettings(allow_open=True, allowed_hosts=frozenset({"*"}))
-        APP.state.gate = Gate(access, services.lease_owner)
-        ledger = self.folder / "ledger" / DATABASE
-        APP.state.watching = Watching(ledger, self.core.closing, APP.state.observed)
+        """Run the application's own start, as a server does."""
+        places = {
+            "FLASHML_LEDGER_DIR": str(self.folder / "ledger"),
+            "FLASHML_ARTIFACT_DIR": str(self.folder / "artifacts"),
+        }
+        self.life = APP.router.lifespan_context(APP)
+        with (
+            patch.dict("os.environ", places),
+            patch.object(application, "SystemClock", lambda: self.clock),
+            patch.object(application, "Sweeper", NoSweeper),
+        ):
+            self.loop.run_until_complete(self.life.__aenter__())
+        self.services: Services = APP.state.services
         self.read: set[str] = set()
 
     def _ledger(self, call: Callable[..., T], *args: object) -> T:
-        return self.loop.run_until_complete(self.core.ledger(call, *args))
+        return self.loop.run_until_complete(self.services.ledger(call, *args))
 
     def submit(self, spec: JobSpec, key: str | None) -> JobRecord:
         return self.client.submit(spec, key)
@@ -141,14 +154,14 @@ class HttpPort:
         return self._ledger(self._live, node)
 
     def _live(self, node: str) -> list[str]:
-        with self.core._store.transaction() as tx:
+        with self.services.manager._store.transaction() as tx:
             return [lease.lease_id for lease in tx.live_leases(node)]
 
     def sweep(self) -> int:
-        return self._ledger(self.core.manager.sweep)
+        return self._ledger(self.services.manager.sweep)
 
     def session_ends(self, node: str, session_id: str | None) -> int:
-        return self._ledger(self.core.manager.lapse_node, node, session_id)
+        return self._ledger(self.services.manager.lapse_node, node, session_id)
 
     def now_ns(self) -> int:
         return self.clock.monotonic_ns()
@@ -165,7 +178,7 @@ class HttpPort:
         self._start()
 
     def _stop(self) -> None:
-        self.loop.run_until_complete(self.core.close())
+        self.loop.run_until_complete(self.life.__aexit__(None, None, None))
 
     def close(self) -> None:
         self.client.close()
