@@ -30,7 +30,7 @@ class Manifest(OpenModel):
     attempt_id: str
     step: Step
     framework: str
-    world_size: int = Field(ge=1)
+    world_size: int = Field(ge=1, le=2**53)
     compatible_world_sizes: list[int]
     parts: list[Part] = Field(min_length=1, max_length=100_000)
     validation: Literal["hash_verified", "restore_verified"] = "hash_verified"

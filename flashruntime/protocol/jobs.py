@@ -67,7 +67,7 @@ class Outputs(WireModel):
 class Checkpoints(WireModel):
     """Checkpoint options of a task."""
 
-    keep: int = Field(default=3, ge=1)
+    keep: int = Field(default=3, ge=1, le=2**53)
 
 
 def _runnable(command: list[str]) -> list[str]:

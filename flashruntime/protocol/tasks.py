@@ -123,7 +123,7 @@ class CompleteRequest(OpenModel):
     outputs: list[OutputFile] | None = None
     metrics: Metrics | None = None
     step: int | None = Field(default=None, ge=0, le=2**53)
-    resumed_from: int | None = None
+    resumed_from: int | None = Field(default=None, ge=0, le=2**53)
 
 
 class CompleteAnswer(OpenModel):
