@@ -84,8 +84,8 @@ class Evidence(OpenModel):
     """
 
     ended_by: EndedBy
-    exit_code: int | None = Field(default=None, ge=-(2**53), le=2**53)
-    signal: int | None = Field(default=None, ge=0, le=2**53)
+    exit_code: int | None = None
+    signal: int | None = None
     error_type: str | None = None
     message: str | None = None
     error_bases: Annotated[list[str], Field(max_length=64)] = []
@@ -93,8 +93,8 @@ class Evidence(OpenModel):
     led_to_by: Annotated[list[ReportedError], Field(max_length=16)] = []
     members: Annotated[list[ReportedError], Field(max_length=64)] = []
     other_errors: Annotated[list[ReportedError], Field(max_length=64)] = []
-    oom_kills: int | None = Field(default=None, ge=0, le=2**53)
-    ranks: int = Field(default=1, ge=1, le=2**53)
+    oom_kills: int | None = Field(default=None, ge=0)
+    ranks: int = Field(default=1, ge=1)
     step: int | None = Field(default=None, ge=0, le=2**53)
     checkpoint_step: int | None = Field(default=None, ge=0, le=2**53)
     resumed_from: int | None = Field(default=None, ge=0, le=2**53)

@@ -6,7 +6,6 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from flashruntime.protocol.checkpoints import CommitRequest, Manifest, PartsRequest
-from flashruntime.protocol.failures import Evidence
 from flashruntime.protocol.jobs import Checkpoints, CommandParameters
 from flashruntime.protocol.nodes import NodeHeartbeat, NodeRegistration
 from flashruntime.protocol.tasks import (
@@ -17,7 +16,7 @@ from flashruntime.protocol.tasks import (
 )
 
 SENT: tuple[type[BaseModel], ...] = (
-    Checkpoints, ClaimRequest, CommandParameters, CommitRequest, CompleteRequest, Evidence,
+    Checkpoints, ClaimRequest, CommandParameters, CommitRequest, CompleteRequest,
     FailRequest, HeartbeatRequest, Manifest, NodeHeartbeat, NodeRegistration, PartsRequest,
 )  # fmt: skip
 
