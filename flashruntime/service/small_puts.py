@@ -6,6 +6,7 @@ The file is in place at once, and reaches the disk with many others a little lat
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from flashruntime.leases.manager import LeaseManager
 from flashruntime.protocol.tasks import ArtifactRecord
@@ -50,10 +51,10 @@ class SmallPuts:
             self._manager.spool(sha256, data)
             return self._manager.put_object(key, sha256, len(data), None)
 
-        def put() -> None:
-            self._guard.replace(sha256, lambda: place(self._root, sha256, data))
+        return SmallUpload(record, partial(self._place, sha256, data))
 
-        return SmallUpload(record, put)
+    def _place(self, sha256: str, data: bytes) -> None:
+        self._guard.replace(sha256, partial(place, self._root, sha256, data))
 
     def sync(self, digests: Iterable[str]) -> None:
         """Return once the files of small objects are on disk; any thread may call."""
@@ -66,7 +67,7 @@ class SmallPuts:
             for each in spooled:
                 data = self._manager.spooled_bytes(each.number)
                 if data is not None:
-                    place(self._root, each.sha256, data)
+                    self._place(each.sha256, data)
             sync(self._root, [each.sha256 for each in spooled])
             last = spooled[-1].number
         self._manager.unspool(last)

@@ -245,3 +245,14 @@ def test_a_download_appears_whole_and_verified_or_not_at_all(
     assert target.read_bytes() == b"before"
     assert client.get_artifact("k", target, sha256=digest.upper()).size_bytes == 4
     assert target.read_bytes() == b"data"
+
+
+@pytest.mark.parametrize("status", [409, 410, 503])
+def test_a_failed_call_names_its_request_as_the_coordinators_log_does(
+    server: Server, client: CoordinatorClient, status: int
+) -> None:
+    server.answer = (status, {}, b'{"detail": "no", "code": "x"}')
+    with pytest.raises(FlashError) as caught:
+        client.job("job-1")
+    sent = server.asked[-1][2]["X-Request-ID"]
+    assert f"(request {sent})" in str(caught.value)
