@@ -65,6 +65,20 @@ def test_an_object_is_there_at_once_and_again_after_its_file_was_lost(tmp_path: 
     play(tmp_path, after)
 
 
+def test_bytes_that_are_written_anew_count_as_stored(tmp_path: Path) -> None:
+    async def story(core: Core, services: Services) -> None:
+        sha256 = await put(services, "a")
+        core.blobs.listing(sha256[:2])
+        stored_bytes = core.blobs.guard.used_bytes
+        assert stored_bytes == len(DATA)
+        [lost] = files(tmp_path)
+        lost.write_bytes(b"")
+        await core.ledger(core.small.restore)
+        assert core.blobs.guard.used_bytes == stored_bytes + len(DATA)
+
+    play(tmp_path, story)
+
+
 def test_what_is_settled_is_no_longer_in_the_ledger(tmp_path: Path) -> None:
     async def story(core: Core, services: Services) -> None:
         await put(services, "a")
