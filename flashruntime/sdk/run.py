@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from threading import Event as Flag
+from time import monotonic
 
 from pydantic import JsonValue
 
@@ -14,10 +15,11 @@ from flashruntime.protocol.events import Event
 from flashruntime.protocol.jobs import JobState
 from flashruntime.sdk.journal import Artifact, AttemptRecord, Earlier
 from flashruntime.sdk.record import Record
-from flashruntime.sdk.timers import MOST_S
 
 RunState = JobState
 Trial = Mapping[str, JsonValue]
+# A signal that arrives just as the main thread begins to wait is seen only when it wakes.
+LOOK_S = 1.0
 MAX_LOG_BYTES = 4 * 1024 * 1024
 RESERVED = frozenset({"task", "state", "params", "resumed_from", "attempts"})
 
@@ -116,7 +118,9 @@ class Run:
                 f"{self!r} is driven by process {self._driver_pid}, of which this one is a fork; "
                 f"wait for it and cancel it there, or read {self.run_json_path} here"
             )
-        self._ended.wait(None if timeout is None else min(timeout, MOST_S))
+        end_s = math.inf if timeout is None else monotonic() + timeout
+        while (left_s := end_s - monotonic()) > 0 and not self._ended.wait(min(left_s, LOOK_S)):
+            pass
         return self.state
 
     def cancel(self, timeout: float | None = None) -> RunState:

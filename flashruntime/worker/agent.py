@@ -1,7 +1,7 @@
 """The worker's main loop: claim tasks for its free slots, until asked to leave."""
 
-import queue
 import signal
+import socket
 from collections.abc import Mapping
 from threading import Thread
 from uuid import uuid4
@@ -26,6 +26,7 @@ from flashruntime.worker.workspace import WorkerHome, check_writable
 CLAIM_WAIT_S = 20.0
 # What is free is said with the claim; the end of a task that asked for some may change it.
 BUSY_WAIT_S = 1.0
+STOPPED_BY = (signal.SIGTERM, signal.SIGINT)
 
 
 class Agent:
@@ -136,15 +137,20 @@ class Agent:
 def stop_on_signals(stop: StopRequest) -> None:
     """Let SIGTERM and SIGINT ask for a stop; to be called from the main thread.
 
-    A handler must not take a lock that the interrupted code may hold: a thread does.
+    Python runs a handler in the main thread, between two of its instructions: a main thread that
+    begins to wait just as a signal arrives would not run it before it wakes. The wake-up socket is
+    written at once, whatever the main thread does (Python's documentation of `signal`).
     """
-    received: queue.SimpleQueue[int] = queue.SimpleQueue()
+    arrived, notify = socket.socketpair()
+    notify.setblocking(False)
 
     def obey() -> None:
-        number = received.get()
+        while (number := arrived.recv(1)[0]) not in STOPPED_BY:
+            pass
         events.info("stop_requested", signal=signal.Signals(number).name, notice_s=stop.notice_s)
         stop.request()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda received_number, _: received.put(received_number))
+    for number in STOPPED_BY:
+        signal.signal(number, lambda *_: None)
+    signal.set_wakeup_fd(notify.detach(), warn_on_full_buffer=False)
     Thread(target=obey, name="signals", daemon=True).start()
