@@ -9,7 +9,7 @@ from docker import DockerClient
 from docker.errors import APIError, NotFound
 from docker.models.containers import Container as DockerContainer
 
-from chaos.model import CannotRun, Container, NoTarget, NotOurs
+from chaos.model import CannotRun, Container, JsonMap, NoTarget, NotOurs
 from chaos.ports import Death
 from chaos.targets.engine import (
     OWNER,
@@ -17,6 +17,7 @@ from chaos.targets.engine import (
     ROLE_KEY,
     RUN_KEY,
     SERVICE_KEY,
+    UndoAction,
     by_labels,
     explained,
 )
@@ -161,3 +162,14 @@ class RunContainers:
     def _value(found: DockerContainer) -> Container:
         labels = found.labels
         return Container(str(found.id), labels.get(SERVICE_KEY, ""), labels.get(RUN_KEY))
+
+
+def _start_again(client: DockerClient, run_id: str, args: JsonMap) -> None:
+    containers = RunContainers(client, run_id)
+    try:
+        containers.start(containers.service(str(args["service"])))
+    except NoTarget:
+        return
+
+
+UNDOS: dict[str, UndoAction] = {"start_container": _start_again}

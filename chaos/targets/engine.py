@@ -1,14 +1,14 @@
 """The Docker engine: a client with deadlines, and what each failure means for whoever runs us."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from docker import DockerClient
 from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import RequestException
 
-from chaos.model import CannotRun
+from chaos.model import CannotRun, JsonMap
 
 OWNER_KEY = "dev.flashruntime.owner"
 OWNER = "flashruntime"
@@ -16,6 +16,8 @@ RUN_KEY = "dev.flashruntime.run"
 ROLE_KEY = "dev.flashruntime.role"
 SERVICE_KEY = "com.docker.compose.service"
 CALL_TIMEOUT_S = 30
+UndoAction = Callable[[DockerClient, str, JsonMap], None]
+"""Puts something of a run right, given its arguments; an object that is gone is fine."""
 
 
 def connect() -> DockerClient:

@@ -14,14 +14,16 @@ from typing import Any
 from docker import DockerClient
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from chaos.model import Audit, CannotRun, JsonMap, NoTarget, Undo, UsageError
+from chaos.model import Audit, CannotRun, Undo, UsageError
 from chaos.ports import RunSpec, World
 from chaos.targets import command
 from chaos.targets.containers import COORDINATOR, RunContainers
-from chaos.targets.engine import RUN_KEY, by_labels, connect, explained
+from chaos.targets.containers import UNDOS as CONTAINER_UNDOS
+from chaos.targets.engine import RUN_KEY, UndoAction, by_labels, connect, explained
 from chaos.targets.helper import Helper, helper_image
 from chaos.targets.proxies import SERVICE as TOXIPROXY
-from chaos.targets.proxies import ProxyNetwork, ToxiproxyServer
+from chaos.targets.proxies import UNDOS as PROXY_UNDOS
+from chaos.targets.proxies import ProxyNetwork, server_of
 from chaos.targets.runtime import CoordinatorRuntime
 from chaos.targets.stack import ROOT, ComposeStack, Project
 from chaos.targets.volumes import VolumeFiles
@@ -31,6 +33,8 @@ BUILD_TIMEOUT_S = 120.0
 REMOVAL_PASSES = 5
 PAYLOADS = ROOT / "chaos" / "payloads"
 PLANTED = "planted_"
+UNDOS: Mapping[str, UndoAction] = {**CONTAINER_UNDOS, **PROXY_UNDOS}
+"""What each adapter can put right again, besides the removal of the whole stack."""
 STANDING_STACK = "stack"
 """Value of the run label where the stack was started by hand: never part of a chaos run."""
 
@@ -56,7 +60,7 @@ class DockerMachine:
         """Return the adapters for one run; starts nothing."""
         containers = RunContainers(self._client, spec.run_id)
         helper = Helper(self._client, spec.run_id)
-        network = ProxyNetwork(_toxiproxy(containers), helper)
+        network = ProxyNetwork(server_of(containers), helper)
         runtime = CoordinatorRuntime(
             lambda: f"http://127.0.0.1:{containers.published(COORDINATOR, 8000)}"
         )
@@ -73,14 +77,12 @@ class DockerMachine:
 
     def undo(self, undo: Undo) -> None:
         """Carry out one undo and verify it; a missing object is fine."""
-        actions: dict[str, Callable[[str, JsonMap], None]] = {
-            "stack_down": self._stack_down,
-            "start_container": self._start_container,
-            "remove_toxics": self._remove_toxics,
-        }
-        if undo.action not in actions:
+        if undo.action == "stack_down":
+            self._stack_down(undo.run_id)
+        elif undo.action in UNDOS:
+            UNDOS[undo.action](self._client, undo.run_id, undo.args)
+        else:
             raise CannotRun(f"undo {undo.undo_id}: no such action {undo.action!r}")
-        actions[undo.action](undo.run_id, undo.args)
 
     def audit(self, run_id: str) -> Audit:
         """Return what is left of a run."""
@@ -127,10 +129,10 @@ class DockerMachine:
     def _toxics_left(self, run_id: str, containers: list[Any]) -> tuple[str, ...]:
         if not any(c.status == "running" and c.name.find(TOXIPROXY) >= 0 for c in containers):
             return ()
-        toxics = _toxiproxy(RunContainers(self._client, run_id)).toxics()
+        toxics = server_of(RunContainers(self._client, run_id)).toxics()
         return tuple(f"{name}/{t.name}" for name, found in sorted(toxics.items()) for t in found)
 
-    def _stack_down(self, run_id: str, _args: JsonMap) -> None:
+    def _stack_down(self, run_id: str) -> None:
         """Remove all that carries the run's label, again where a dying `compose up` adds to it."""
         if run_id == STANDING_STACK:
             raise CannotRun("the stack of `make up` is no chaos run; stop it with `make down`")
@@ -150,25 +152,6 @@ class DockerMachine:
             _removed(found.remove)
         return bool(containers or rest)
 
-    def _start_container(self, run_id: str, args: JsonMap) -> None:
-        containers = RunContainers(self._client, run_id)
-        try:
-            containers.start(containers.service(str(args["service"])))
-        except NoTarget:
-            return
-
-    def _remove_toxics(self, run_id: str, args: JsonMap) -> None:
-        """Remove the fault's toxics from its listener; a Toxiproxy that is down has none."""
-        containers = RunContainers(self._client, run_id)
-        try:
-            if not containers.running(containers.service(TOXIPROXY)):
-                return
-        except NoTarget:
-            return
-        server, names = _toxiproxy(containers), args["names"]
-        for name in names if isinstance(names, list) else []:
-            server.remove(str(args["listener"]), str(name))
-
 
 def _images() -> dict[str, str]:
     """Return the variables that name the images of the stack, with their defaults."""
@@ -177,10 +160,6 @@ def _images() -> dict[str, str]:
         "FLASHML_TOXIPROXY_IMAGE": "flashruntime/toxiproxy:local",
     }
     return {variable: os.environ.get(variable) or name for variable, name in defaults.items()}
-
-
-def _toxiproxy(containers: RunContainers) -> ToxiproxyServer:
-    return ToxiproxyServer(lambda: containers.published(TOXIPROXY, 8474))
 
 
 def _removed(remove: Callable[[], object]) -> None:

@@ -10,14 +10,17 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
+from docker import DockerClient
 from pydantic import BaseModel
 from requests import Response
 from requests.exceptions import RequestException
 from toxiproxy.api import APIConsumer
 from toxiproxy.exceptions import InvalidToxic, NotFound, ProxyExists
 
-from chaos.model import CannotRun, Container, JsonMap
+from chaos.model import CannotRun, Container, JsonMap, NoTarget
 from chaos.ports import Probe, Toxic
+from chaos.targets.containers import RunContainers
+from chaos.targets.engine import UndoAction
 from chaos.targets.helper import Helper
 
 CALL_TIMEOUT_S = 3.0
@@ -180,3 +183,24 @@ class ProxyNetwork:
         }
         answer = self._helper.run("probe", request, ProbeAnswer)
         return Probe(answer.outcome, answer.elapsed_s)
+
+
+def server_of(containers: RunContainers) -> ToxiproxyServer:
+    """Return the server of a run, whose port is asked for when it is first needed."""
+    return ToxiproxyServer(lambda: containers.published(SERVICE, 8474))
+
+
+def _remove_toxics(client: DockerClient, run_id: str, args: JsonMap) -> None:
+    """Remove the fault's toxics from its listener; a Toxiproxy that is down has none."""
+    containers = RunContainers(client, run_id)
+    try:
+        if not containers.running(containers.service(SERVICE)):
+            return
+    except NoTarget:
+        return
+    server, names = server_of(containers), args["names"]
+    for name in names if isinstance(names, list) else []:
+        server.remove(str(args["listener"]), str(name))
+
+
+UNDOS: dict[str, UndoAction] = {"remove_toxics": _remove_toxics}
