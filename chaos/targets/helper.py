@@ -1,8 +1,9 @@
-"""The helper container of a run: the harness's hands inside its network and its volumes.
+"""Helper containers of a run: the harness's hands inside its network, volumes and processes.
 
-It has no capability, no way out and nobody's secrets: the checkpoint volume (mounted twice, for
-looking and for touching) and the network of the workers. The modules of `inside/` run in it, in
-processes that stay up, because starting one takes longer than what it is asked.
+The first has no capability, no way out and nobody's secrets: the checkpoint volume (mounted twice,
+for looking and for touching) and the network of the workers. One that needs more says so in its
+`Reach`, and gets no more than that. The modules of `inside/` run there, in processes that stay up,
+because starting one takes longer than what it is asked.
 """
 
 import io
@@ -15,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,6 +40,7 @@ SERVE = (
     "from chaos.targets.inside.serve import main; main()"
 )
 ANSWER_S = 20.0
+UNCONFINED = ["seccomp=unconfined"]
 Answer = TypeVar("Answer", bound=BaseModel)
 
 
@@ -46,12 +49,32 @@ def helper_image() -> str:
     return os.environ.get("FLASHML_HELPER_IMAGE") or "flashruntime/helper:local"
 
 
-class Helper:
-    """The helper container of one run; threads may share it."""
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a helper container may do and see, beyond nothing.
 
-    def __init__(self, client: DockerClient, run_id: str) -> None:
+    `volumes` are names of the compose project, each mounted at its read-only and its writable
+    place. `network` is a network of the project, "container:ID" for that of a target, or "none".
+    """
+
+    volumes: tuple[tuple[str, str, str], ...] = ((VOLUME, READ_ONLY, WRITABLE),)
+    network: str = NETWORK
+    user: str = USER
+    host_processes: bool = False
+    capabilities: tuple[str, ...] = ()
+    any_syscall: bool = False
+
+
+class Helper:
+    """A helper container of one run, told apart by its role; threads may share it."""
+
+    def __init__(
+        self, client: DockerClient, run_id: str, role: str = "helper", reach: Reach | None = None
+    ) -> None:
         self._client = client
         self._run_id = run_id
+        self._role = role
+        self._reach = reach or Reach()
         self._lock = threading.Lock()
         self._container_id: str | None = None
         self._idle: list[Session] = []
@@ -89,28 +112,33 @@ class Helper:
             self._idle.append(session)
 
     def _find(self) -> str | None:
-        filters = by_labels(self._run_id, {ROLE_KEY: "helper"})
+        filters = by_labels(self._run_id, {ROLE_KEY: self._role})
         with explained("look for the helper container"):
             found = self._client.api.containers(filters=filters)
         return str(found[0]["Id"]) if found else None
 
     def _create(self) -> str:
-        image = helper_image()
-        volume = self._composed("volume", VOLUME)
-        network = self._composed("network", NETWORK)
+        image, reach = helper_image(), self._reach
+        places = [
+            f"{self._composed('volume', name)}:{place}:{mode}"
+            for name, *paths in reach.volumes
+            for place, mode in zip(paths, ("ro", "rw"), strict=True)
+        ]
         try:
-            with explained("start of the helper container"):
+            with explained(f"start of the {self._role} container"):
                 container = self._client.containers.create(
                     image,
                     command=["python3", "-I", "-c", IDLE],
                     entrypoint=[],
-                    user=USER,
+                    user=reach.user,
                     init=True,
-                    network=network,
-                    volumes=[f"{volume}:{READ_ONLY}:ro", f"{volume}:{WRITABLE}:rw"],
-                    labels=run_labels(self._run_id) | {ROLE_KEY: "helper"},
+                    **self._network(reach.network),
+                    pid_mode="host" if reach.host_processes else None,
+                    volumes=places,
+                    labels=run_labels(self._run_id) | {ROLE_KEY: self._role},
                     cap_drop=["ALL"],
-                    security_opt=["no-new-privileges"],
+                    cap_add=[*reach.capabilities],
+                    security_opt=["no-new-privileges", *UNCONFINED[: reach.any_syscall]],
                     mem_limit="512m",
                     pids_limit=64,
                 )
@@ -119,8 +147,15 @@ class Helper:
         except ImageNotFound as error:
             raise CannotRun(f"image {image} is missing; build it with `make chaos`") from error
         except NotFound as error:
-            raise CannotRun(f"the helper container cannot start: {error.explanation}") from error
+            raise CannotRun(
+                f"the {self._role} container cannot start: {error.explanation}"
+            ) from error
         return str(container.id)
+
+    def _network(self, name: str) -> dict[str, str]:
+        if name == "none" or name.startswith("container:"):
+            return {"network_mode": name}
+        return {"network": self._composed("network", name)}
 
     def _composed(self, kind: str, name: str) -> str:
         """Return the full name of a volume or network of the run's compose project."""
