@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from flashruntime.clock import Clock
 from flashruntime.leases import placement
+from flashruntime.leases.ledger import quick
 from flashruntime.leases.nodes import NODE_LIVE_NS, NodeRegistry
 from flashruntime.leases.placement import ANY_NODE, Offer
 from flashruntime.leases.record import EventDraft, JobRow, LeaseState, NodeRow, TaskRow
@@ -50,6 +51,7 @@ class Fleet(NodeRegistry):
             self._duties[row.node_id] = row.duty
         return self._node_record(row, running)
 
+    @quick
     def node_heartbeat(self, node_id: str, beat: NodeHeartbeat) -> NodeRecord:
         """Note a sign of life; NotFound if unregistered, Superseded from an older session."""
         record = super().node_heartbeat(node_id, beat)

@@ -98,7 +98,13 @@ class Coordinator(Described):
 
 def create_app() -> FastAPI:
     """Assemble the application; it reads its settings when it starts."""
-    app = Coordinator(title="flashruntime coordinator", version="v1alpha1", lifespan=lifespan)
+    app = Coordinator(
+        title="flashruntime coordinator",
+        version="v1alpha1",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
     app.state.observed = Observed()
     app.router.redirect_slashes = False
     for part in (jobs, nodes, duties, leases, artifacts, checkpoints):

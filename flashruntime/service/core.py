@@ -55,6 +55,7 @@ class Core:
         self._settings = settings
         self.care = Care()
         self._before_closing: list[Callable[[], None]] = []
+        self._checking: asyncio.Task[None] | None = None
         self.clock = clock
         self._judge = judge = Judge(clock.monotonic_ns)
         self._commits = Commits(judge.keep, self._lose)
@@ -123,7 +124,12 @@ class Core:
         self._commits.close()
 
     async def check(self) -> None:
-        """Raise StoreUnavailable unless ledger and artifacts take changes now."""
+        """Raise StoreUnavailable unless ledger and artifacts take changes now; all ask at once."""
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.create_task(self._check())
+        await asyncio.shield(self._checking)
+
+    async def _check(self) -> None:
         await self.ledger(self.manager.next_due_ns)
         for directory in (self._settings.ledger_dir, self._settings.artifact_dir):
             await self.disk(check_room, directory)

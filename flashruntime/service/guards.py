@@ -50,7 +50,7 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
             return
         gate: Gate | None = getattr(scope["app"].state, "gate", None)
-        send = secured(scope["path"], send)
+        send = secured(send)
         if gate is None:
             await refuse(Refusal(503, "unavailable", "the coordinator is starting"), send)
             return

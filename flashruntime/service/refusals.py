@@ -23,15 +23,6 @@ PAGE_POLICY = (
     b"font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
     b"frame-ancestors 'none'"
 )
-# The OpenAPI pages load their script and style from the address that FastAPI puts into them.
-DOCS_POLICY = (
-    b"default-src 'none'; script-src 'unsafe-inline' https://cdn.jsdelivr.net; "
-    b"style-src 'unsafe-inline' https://cdn.jsdelivr.net https://fonts.googleapis.com; "
-    b"font-src https://fonts.gstatic.com; img-src data: https://fastapi.tiangolo.com; "
-    b"connect-src 'self'; worker-src blob:; base-uri 'none'; form-action 'none'; "
-    b"frame-ancestors 'none'"
-)
-_DOCS = ("/docs", "/redoc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +49,18 @@ async def refuse(refusal: Refusal, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def secured(path: str, send: Send) -> Send:
+def secured(send: Send) -> Send:
     """Return a `send` that adds what browsers have to know; what a route says itself stands."""
 
     async def add(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = _completed(path, message.get("headers", ()))
+            message["headers"] = _completed(message.get("headers", ()))
         await send(message)
 
     return add
 
 
-def _completed(path: str, headers: Iterable[Header]) -> list[Header]:
+def _completed(headers: Iterable[Header]) -> list[Header]:
     html, said = False, set()
     for name, value in headers:
         if name == b"content-type":
@@ -78,8 +69,7 @@ def _completed(path: str, headers: Iterable[Header]) -> list[Header]:
             said.add(name)
     ours = _ALWAYS
     if html:
-        policy = DOCS_POLICY if path.startswith(_DOCS) else PAGE_POLICY
-        ours = (*_ALWAYS, *_HTML, (b"content-security-policy", policy))
+        ours = (*_ALWAYS, *_HTML, (b"content-security-policy", PAGE_POLICY))
     if said:
         ours = tuple(header for header in ours if header[0] not in said)
     return [*headers, *ours]

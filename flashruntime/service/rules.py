@@ -37,8 +37,6 @@ RULES: dict[str, Access] = {
     "GET /page/{name}": Access.OPERATOR,
     "GET /metrics": Access.EITHER,
     "GET /docs": Access.EITHER,
-    "GET /docs/oauth2-redirect": Access.EITHER,
-    "GET /redoc": Access.EITHER,
     "GET /openapi.json": Access.EITHER,
     f"POST {API}/jobs": Access.OPERATOR,
     f"GET {API}/jobs": Access.OPERATOR,

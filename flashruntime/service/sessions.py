@@ -153,7 +153,6 @@ class Sessions:
             if self._losses and not self._woken.is_set():
                 next_s = min(loss.due_s for loss in self._losses.values())
                 await first_of(self._woken, closing, timeout_s=max(0.0, next_s - loop.time()))
-        self._heard_ns.clear()
 
     async def _tell(self, due: "list[_Loss]") -> bool:
         """Return whether the ledger took it."""
@@ -169,6 +168,12 @@ class Sessions:
         for loss in due:
             if self._losses.get(loss.end.link.session_id) is loss:
                 del self._losses[loss.end.link.session_id]
+        since_ns = min((loss.end.at_ns for loss in self._losses.values()), default=None)
+        self._heard_ns = {
+            lease_id: at_ns
+            for lease_id, at_ns in self._heard_ns.items()
+            if since_ns is not None and at_ns > since_ns
+        }
         if lapsed:
             core.work.fire()
         return True

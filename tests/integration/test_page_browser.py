@@ -252,6 +252,29 @@ AXE = resources.files("axe_core_python").joinpath("axe.min.js")
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
 
 
+def axe(page: Page) -> list[tuple[str, list[Any]]]:
+    """Return what axe finds on a page."""
+    page.call("Page.setBypassCSP", enabled=True)
+    page.run(AXE.read_text("utf-8") + "; true")
+    found = page.run(f"axe.run(document, {json.dumps(RULES)}).then((told) => told.violations)")
+    return [(each["id"], [node["target"] for node in each["nodes"]][:3]) for each in found]
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_page_of_the_calls_needs_no_network(
+    browser: Browser, coordinator: CoordinatorProcess, dark: bool
+) -> None:
+    """It asks only the coordinator, runs no script, and its links lead to what they name."""
+    with browser.page(1000, 900, dark=dark, motion=False) as page:
+        page.open(f"{coordinator.url}/docs")
+        page.until("document.styleSheets.length === 2")
+        page.run("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+        assert page.run("document.querySelectorAll('script').length") == 0
+        assert page.run("document.querySelectorAll('section details').length") > 90
+        assert {url for url in page.requested if not url.startswith(coordinator.url)} == set()
+        assert axe(page) == []
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 390], ids=["wide", "narrow"])
 def test_axe_finds_nothing(
@@ -274,12 +297,7 @@ def test_axe_finds_nothing(
         page.run("document.querySelector('summary').click()")
         page.until("document.querySelectorAll('#leases tr').length > 1")
         assert page.run("document.documentElement.scrollWidth <= innerWidth")
-        page.call("Page.setBypassCSP", enabled=True)
-        page.run(AXE.read_text("utf-8") + "; true")
-        found = page.run(f"axe.run(document, {json.dumps(RULES)}).then((told) => told.violations)")
-        assert [
-            (each["id"], [node["target"] for node in each["nodes"]][:3]) for each in found
-        ] == []
+        assert axe(page) == []
 
 
 def test_what_jobs_and_workers_say_stays_text(page: Page, client: CoordinatorClient) -> None:

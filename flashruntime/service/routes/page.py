@@ -5,9 +5,10 @@ from functools import cache
 from importlib import resources
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from flashruntime.errors import NotFound
+from flashruntime.service import api_page
 from flashruntime.service.routes import MAX_ID, Id, Watcher
 
 PACKAGE = "flashruntime.service"
@@ -55,6 +56,13 @@ def files() -> dict[str, tuple[bytes, str]]:
 async def page(if_none_match: Seen = None) -> Response:
     """Return the live page."""
     return _file("index.html", if_none_match)
+
+
+@router.get("/docs")
+async def docs(request: Request) -> Response:
+    """Return the description of all calls as a page."""
+    text = api_page.page(request.app.openapi())
+    return Response(text, headers=SAFE, media_type=TYPES["html"])
 
 
 @router.get("/page/{name}")

@@ -12,6 +12,7 @@ from flashruntime.config import CoordinatorSettings
 from flashruntime.errors import InvalidInput, StoreUnavailable
 from flashruntime.protocol.jobs import JobSpec
 from flashruntime.protocol.tasks import ClaimRequest, Lease
+from flashruntime.service import core as core_module
 from flashruntime.service.core import Core
 from flashruntime.service.services import Services
 from flashruntime.service.sweeper import Sweeper
@@ -261,5 +262,21 @@ def test_a_cancelled_upload_leaves_nothing(tmp_path: Path) -> None:
         put.cancel()
         assert isinstance((await asyncio.gather(put, return_exceptions=True))[0], BaseException)
         assert list((core.blobs.root / "tmp").iterdir()) == []
+
+    play(tmp_path, story)
+
+
+def test_those_who_ask_at_once_whether_it_is_ready_share_one_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crowd of readiness probes costs no more synchronised writes than one."""
+    looks: list[Path] = []
+    monkeypatch.setattr(core_module, "check_room", looks.append)
+
+    async def story(_services: Services, core: Core, _clock: ManualClock) -> None:
+        await asyncio.gather(*(core.check() for _ in range(50)))
+        assert len(looks) == 2
+        await core.check()
+        assert len(looks) == 4
 
     play(tmp_path, story)
