@@ -149,6 +149,10 @@ class CoordinatorClient:
         """Cancel a job; a job that has ended stays as it is."""
         return self._post(f"/jobs/{_segment(job_id)}/cancel", None, JobRecord)
 
+    def delete(self, job_id: str) -> None:
+        """Delete a job that has ended, with all that it stored; Conflict while it is open."""
+        self._send("DELETE", f"/jobs/{_segment(job_id)}")
+
     def register(self, registration: NodeRegistration) -> NodeRegistered:
         """Introduce a worker; each call opens a session of its own."""
         return self._post("/nodes/register", registration, NodeRegistered)

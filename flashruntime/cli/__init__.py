@@ -16,6 +16,7 @@ VERBS = {
     "logs": "show what a job has printed",
     "fetch": "download the outputs of a job",
     "cancel": "cancel a job",
+    "delete": "delete jobs that have ended",
     "serve": "run the coordinator",
     "work": "run a worker",
     "nodes": "list the workers of a coordinator",

@@ -131,3 +131,19 @@ def test_a_local_run_needs_no_fetching(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "run.json").touch()
     assert main(["fetch", str(tmp_path), str(tmp_path / "out")]) == 2
     assert "there already" in capsys.readouterr().err
+
+
+def test_only_jobs_that_have_ended_are_deleted(
+    client: CoordinatorClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An open job is refused with a remedy; deleting again changes nothing; unknown ones fail."""
+    ended, still_open = submitted(client, "ended", tasks=1), submitted(client, "open", tasks=1)
+    completed(client, ended, "metrics.json")
+    assert main(["delete", ended, still_open]) == 1
+    told = capsys.readouterr()
+    assert told.out == f"{ended}  DELETED\n"
+    assert still_open in told.err
+    assert "cancel" in told.err
+    assert main(["delete", ended]) == 0
+    assert main(["delete", "job-unknown"]) == 1
+    assert [job.job_id for job in client.jobs()] == [still_open]
