@@ -10,7 +10,7 @@ import mmap
 import sys
 from collections.abc import Callable, Mapping
 
-from flashruntime.checkpoint.files import Buffer
+from flashruntime.checkpoint.files import DIRECT_BYTES, Buffer
 from flashruntime.protocol.checkpoints import MAX_PART_BYTES
 
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
@@ -59,6 +59,8 @@ class HostBuffers:
         number, used = 0, 0
         for key, data in parts.items():
             view = memoryview(data).cast("B")
+            if len(view) >= DIRECT_BYTES:
+                used = -(-used // mmap.PAGESIZE) * mmap.PAGESIZE
             if used + len(view) > self.piece_bytes:
                 number, used = number + 1, 0
             copies[key] = self.piece(number)[used : used + len(view)]
