@@ -135,6 +135,19 @@ def check_jobs(jobs: Mapping[str, JobRequest]) -> None:
         seen.add(role)
 
 
+def check_triggers(schedule: Sequence[Action], jobs: Mapping[str, JobRequest]) -> None:
+    """Raise UsageError where a trigger waits for more checkpoints than its job ever keeps."""
+    for action in schedule:
+        wanted, role = action.trigger.checkpoints_at_least, action.trigger.role
+        request = jobs.get(role.partition("/")[0])
+        if wanted is None or request is None or wanted <= request.keep_checkpoints:
+            continue
+        raise UsageError(
+            f"fault {action.fault_id!r} waits for {wanted} checkpoints of {role!r}, which keeps "
+            f"{request.keep_checkpoints}: that never comes; raise keep_checkpoints"
+        )
+
+
 def make_plan(
     experiment: Experiment,
     seed: int,
@@ -150,6 +163,7 @@ def make_plan(
     schedule = experiment.faults(Draw(seed, times))
     check_schedule(schedule)
     check_jobs(jobs)
+    check_triggers(schedule, jobs)
     return Plan(
         experiment=experiment.name,
         summary=experiment.summary,

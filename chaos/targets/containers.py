@@ -23,6 +23,8 @@ from chaos.targets.engine import (
 )
 
 COORDINATOR = "coordinator"
+FREEZE_TRIES = 5
+UNFROZEN = "unable to freeze"
 
 
 class RunContainers:
@@ -75,10 +77,20 @@ class RunContainers:
                 raise CannotRun(f"kill of {container.service}: {error.explanation}") from error
 
     def pause(self, container: Container) -> None:
-        """Freeze every process of a container; one that is not running cannot be."""
+        """Freeze every process of a container; one that is not running cannot be.
+
+        The kernel gives up where a process forks just then (runc: "unable to freeze"): once more.
+        """
         self._refuse_foreign(container)
         with explained(f"pause of {container.service}"):
-            self._client.api.pause(container.container_id)
+            for tries_left in reversed(range(FREEZE_TRIES)):
+                try:
+                    self._client.api.pause(container.container_id)
+                except APIError as error:
+                    if not tries_left or UNFROZEN not in str(error.explanation):
+                        raise
+                else:
+                    return
 
     def running(self, container: Container) -> bool:
         """Whether it runs."""

@@ -69,6 +69,7 @@ def _request(
         files={SCRIPT.name: SCRIPT.read_bytes()},
         required_outputs=("metrics.json",),
         lease_s=LEASE_S,
+        keep_checkpoints=STEPS // EVERY,
         task_params=tuple(params),
         starts_after=starts_after,
         like=like,

@@ -35,6 +35,7 @@ class Matrix:
             files={SCRIPT.name: SCRIPT.read_bytes()},
             required_outputs=("metrics.json",),
             lease_s=LEASE_S,
+            keep_checkpoints=STEPS // EVERY,
         )
         like = replace(reference, like="reference")
         at = EVERY * 4 + Draw(seed).integer(EXIT, "ones", 1, EVERY - 1)

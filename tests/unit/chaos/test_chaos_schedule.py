@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.model import Action, JobRequest, Trigger, UsageError
-from chaos.schedule import Draw, Experiment, Plan, check_schedule, make_plan
+from chaos.schedule import (
+    Draw,
+    Experiment,
+    Plan,
+    check_schedule,
+    check_triggers,
+    make_plan,
+)
 
 NAMES = st.text(alphabet="abcdefgh-0123456789", min_size=1, max_size=12)
 
@@ -118,3 +125,16 @@ def test_a_schedule_that_cannot_be_followed_is_refused(actions: Any, message: st
         schedule.append(dataclasses.replace(action, trigger=Trigger(after=after or None)))
     with pytest.raises(UsageError, match=message):
         check_schedule(schedule)
+
+
+def test_a_trigger_that_retention_makes_impossible_is_refused() -> None:
+    """Who waits for more checkpoints than a job keeps would wait for ever, on some seeds only."""
+    jobs = {"storm": JobRequest("storm", ("true",), keep_checkpoints=3)}
+    for wanted, role, fits in ((3, "storm", True), (4, "storm", False), (4, "storm/1", False)):
+        trigger = Trigger(role, checkpoints_at_least=wanted)
+        schedule = (Action("late", "kill", f"holder of {role}", trigger, 30.0),)
+        if fits:
+            check_triggers(schedule, jobs)
+        else:
+            with pytest.raises(UsageError, match=r"'late' waits for 4 checkpoints .* keeps 3"):
+                check_triggers(schedule, jobs)
