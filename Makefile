@@ -33,7 +33,7 @@ test: ## set up, then every test: check, torch tests in the image, integration t
 
 bench: ## set up, then run the benchmarks (ARGS="--scenario submit_latency", ARGS=--smoke)
 	@docker/setup.sh stack
-	@$(PY) -m benchmarks run $(if $(findstring --scenario,$(ARGS)),,--all) $(ARGS)
+	@$(PY) -m benchmarks run $(if $(findstring --scenario,$(ARGS))$(findstring --all,$(ARGS)),,--all) $(ARGS)
 
 bench-comparators: ## make the image with ray and accelerate, which `make bench` then measures too
 	@docker/setup.sh bench
