@@ -4,7 +4,7 @@ from chaos.model import Action, Comeback, Trigger
 from chaos.schedule import Draw, Experiment, expects
 from chaos.workloads.damaged import KINDS
 
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 DEPTH = 2
 
 

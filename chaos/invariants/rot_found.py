@@ -1,9 +1,11 @@
 """A damaged artifact is told, with the job that it concerns, and never given out."""
 
-from chaos.history import Event, History, integer, items, mapping, text
+from chaos.history import History, integer, items, mapping, text
 from chaos.model import JsonValue, Verdict
 from chaos.ports import Invariant
 from chaos.words import counted
+
+CORRUPT = "ARTIFACT_CORRUPT"
 
 
 def judge(history: History) -> tuple[Verdict, str]:
@@ -29,9 +31,8 @@ def judge(history: History) -> tuple[Verdict, str]:
             told, delays_s = told + 1, [*delays_s, delay_s]
     if not told:
         return Verdict.UNKNOWN, "no artifact was damaged that somebody had to find"
-    healed = len(_events(history, "ARTIFACT_RESTORED"))
     words = f"{counted(told, 'damaged artifact')} told within {max(delays_s):.1f} s, none given out"
-    return Verdict.VALID, f"{words}; {healed} restored by an upload"
+    return Verdict.VALID, words
 
 
 def _found(
@@ -39,16 +40,12 @@ def _found(
 ) -> float | None:
     """Return how long after the damage it was told of this file, None where it was not."""
     at_ns = integer(evidence.get("at_ns")) or 0
-    for event in _events(history, "ARTIFACT_CORRUPT"):
+    for event in history.events():
         named = (event.job_id, event.task_id) == (evidence.get("job_id"), evidence.get("task_id"))
         same = all(event.data.get(name) == file.get(name) for name in ("key", "sha256"))
-        if named and same and event.mono_ns >= at_ns:
+        if event.type == CORRUPT and named and same and event.mono_ns >= at_ns:
             return (event.mono_ns - at_ns) / 1e9
     return None
-
-
-def _events(history: History, kind: str) -> list[Event]:
-    return [event for event in history.events() if event.type == kind]
 
 
 INVARIANT = Invariant("rot_found", judge)

@@ -76,11 +76,11 @@ def resume(args: argparse.Namespace, attempt: Attempt, line: Line) -> int:
     return found.step
 
 
-def write_outputs(args: argparse.Namespace) -> None:
+def write_outputs(args: argparse.Namespace, folder: Path) -> None:
     """Leave files of seeded bytes for the worker to hand in."""
     for number in range(args.outputs):
         data = random.Random(f"{args.seed}/output/{number}").randbytes(args.output_kib * KIB)
-        Path(f"output-{number}.bin").write_bytes(data)
+        (folder / f"output-{number}.bin").write_bytes(data)
 
 
 def crash(args: argparse.Namespace, attempt: Attempt, step: int) -> None:
@@ -123,7 +123,7 @@ def main() -> None:
         attempt.report(step)
         if armed and step >= args.crash_at:
             crash(args, attempt, step)
-    write_outputs(args)
+    write_outputs(args, attempt.settings.output_dir)
     attempt.log(
         {
             "loss": loss,

@@ -17,7 +17,7 @@ KINDS = (
     "garbage_manifest",
     "foreign_file",
 )
-STEPS = 160
+STEPS = 96
 EVERY = 8
 KEEP = 4
 LEASE_S = 3.0
