@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,15 @@ def resumed_from(root: Path) -> int | None:
     return None if found is None else found.step
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved(tmp_path_factory.mktemp("tree"))
+
+
 @pytest.fixture
-def trees(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return lambda: saved(tmp_path_factory.mktemp("tree"))
+def trees(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Each call gives a tree of its own with four checkpoints."""
+    return lambda: Path(shutil.copytree(original, tmp_path_factory.mktemp("trees") / "tree"))
 
 
 @pytest.mark.parametrize("mode", HARMFUL)

@@ -53,7 +53,8 @@ class Yard:
 
 
 @pytest.fixture
-def yard(tmp_path: Path, experiment: Any) -> Yard:
+def yard(tmp_path: Path, experiment: Any, monkeypatch: pytest.MonkeyPatch) -> Yard:
+    monkeypatch.setattr("chaos.testing.system.LAST_STEP", 120)
     return Yard(tmp_path, experiment)
 
 
@@ -77,7 +78,7 @@ def test_a_foreign_file_names_no_checkpoint_as_corrupted(yard: Yard) -> None:
 
 
 def test_without_enough_checkpoints_nobody_is_killed_and_the_holder_goes_on(yard: Yard) -> None:
-    receipt = yard.run(zero.FAULT, "holder of main", Trigger(step_at_least=1), {"depth": 2})
+    receipt = yard.run(zero.FAULT, "holder of main", Trigger(step_at_least=1), {"depth": 99})
     evidence: Any = receipt["evidence"]
     assert (receipt["landed"], receipt["lost_lease_id"]) == ("missed", None)
     assert "only" in evidence["reason"]
