@@ -13,12 +13,13 @@ TRY_S = 5.0
 class ReadOnly(Closing):
     """The file system itself is remounted, between two writes: the kernel refuses it during one.
 
-    So it misses on a volume in which somebody always has a file open for writing.
+    So it misses on a volume in which somebody always has a file open for writing; `no_permission`
+    does not.
     """
 
     kind: str = "read_only"
     undo_action: str = "volume_writable"
-    errors: tuple[str, ...] = ("EROFS", "EACCES")
+    errors: tuple[str, ...] = ("EROFS",)
 
     def close(self, disks: Disks, volume: Volume) -> Room:
         """Remount it."""

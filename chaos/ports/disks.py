@@ -109,6 +109,10 @@ class Disks(Protocol):
         """Make a volume that has a size of its own read-only for everybody."""
         ...
 
+    def forbid(self, volume: Volume) -> Room:
+        """Take the right to write to the volume's directories from their owner."""
+        ...
+
     def probe(self, volume: Volume) -> Room:
         """Look at a volume and try to write to it."""
         ...

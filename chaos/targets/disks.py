@@ -129,6 +129,10 @@ class VolumeDisks:
         """Make a volume that has a size of its own read-only for everybody."""
         return _remounted(self._remounting, volume, timeout_s, read_only=True)
 
+    def forbid(self, volume: Volume) -> Room:
+        """Take the right to write to the volume's directories from their owner."""
+        return _room(self._touching, volume, "forbid")
+
     def probe(self, volume: Volume) -> Room:
         """Look at a volume and try to write to it."""
         return _room(self._touching, volume, "probe")
@@ -173,6 +177,13 @@ def _drain(client: DockerClient, run_id: str, args: JsonMap) -> None:
         _room(disk_helpers(client, run_id)[0], volume, "drain")
 
 
+def _permit(client: DockerClient, run_id: str, args: JsonMap) -> None:
+    """Give the right to write back."""
+    volume = Volume(str(args["volume"]))
+    if _is_there(client, run_id, volume):
+        _room(disk_helpers(client, run_id)[0], volume, "permit")
+
+
 def _make_writable(client: DockerClient, run_id: str, args: JsonMap) -> None:
     """Remount a volume for writing."""
     volume = Volume(str(args["volume"]))
@@ -204,5 +215,6 @@ def _restore(client: DockerClient, run_id: str, args: JsonMap) -> None:
 UNDOS: dict[str, UndoAction] = {
     "drain_volume": _drain,
     "volume_writable": _make_writable,
+    "directories_writable": _permit,
     "restore_artifacts": _restore,
 }

@@ -17,6 +17,7 @@ class FakeDisks:
         self._system = system
         self.full: set[str] = set()
         self.read_only: set[str] = set()
+        self.forbidden: set[str] = set()
 
     def hurt_checkpoints(
         self, job_id: str, task_id: str, mode: Mode, depth: int, choice: int
@@ -63,11 +64,17 @@ class FakeDisks:
         self.read_only.add(volume)
         return replace(self.probe(volume), errno=None)
 
+    def forbid(self, volume: Volume) -> Room:
+        """Take the right to write to a volume."""
+        self.forbidden.add(volume)
+        return self.probe(volume)
+
     def probe(self, volume: Volume) -> Room:
         """Look at a volume."""
         free_bytes = 0 if volume in self.full else SIZE_BYTES
         errno = "ENOSPC" if volume in self.full else None
         errno = "EROFS" if volume in self.read_only else errno
+        errno = "EACCES" if volume in self.forbidden else errno
         return Room(time.monotonic_ns(), SIZE_BYTES, free_bytes, errno)
 
     def undo(self, action: str, args: JsonMap) -> None:
@@ -76,6 +83,8 @@ class FakeDisks:
             self.full.discard(str(args["volume"]))
         elif action == "volume_writable":
             self.read_only.discard(str(args["volume"]))
+        elif action == "directories_writable":
+            self.forbidden.discard(str(args["volume"]))
         elif action == "restore_artifacts":
             self._system.rotten.clear()
 

@@ -1,17 +1,17 @@
 """Take away the room of a volume, or the right to write, and look at what is left of both.
 
-Request: {"do": "fill" | "drain" | "probe" | "remount", "root": mount point}, for remount also
-{"read_only", "timeout_s"}. Answer: {"at_ns", "refused", "total_bytes", "free_bytes", "errno",
-"tries"}; `errno` is the name of what a small durable write got (fill, drain, probe) or the remount.
-
-Only a file system that is nobody else's is filled or remounted: a volume that is a directory of a
-larger disk is `refused`.
+Request: {"do": "fill" | "drain" | "forbid" | "permit" | "probe" | "remount", "root"}, for remount
+also {"read_only", "timeout_s"}. Answer: {"at_ns", "refused", "total_bytes", "free_bytes", "errno",
+"tries"}; `errno` names what the remount got, or else a small durable write. Only a file system that
+is nobody else's is filled or remounted: a directory of a larger disk is `refused`.
 """
 
 import ctypes
 import errno
 import os
+import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,14 @@ def drain(root: str) -> None:
     Path(root, FILLER).unlink(missing_ok=True)
 
 
+def set_permission(root: str, write: bool) -> None:
+    """Give or take the right to write to each directory; one that vanishes meanwhile is fine."""
+    for directory, _, _ in os.walk(root):
+        with suppress(FileNotFoundError):
+            mode = stat.S_IMODE(Path(directory).stat().st_mode)
+            Path(directory).chmod(mode | 0o200 if write else mode & ~0o222)
+
+
 def probe(root: str) -> str | None:
     """Return the name of the error that a small durable write gets, None where it goes well."""
     path = Path(root, f"{PROBE}-{os.getpid()}")
@@ -119,6 +127,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         failed, tries = remount(root, request["read_only"], request["timeout_s"])
     elif what == "drain":
         drain(root)
+    elif what in {"forbid", "permit"}:
+        set_permission(root, what == "permit")
     at_ns = time.monotonic_ns()
     status = os.statvfs(root)
     return {

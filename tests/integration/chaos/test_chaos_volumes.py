@@ -16,6 +16,7 @@ from chaos.faults import (
     flip_bits,
     foreign_file,
     garbage_manifest,
+    no_permission,
     read_only,
     roll_back,
     swap,
@@ -51,6 +52,7 @@ CLOSINGS = [
     (fill_disk.FAULT, Volume.ARTIFACTS, "ENOSPC"),
     (fill_disk.FAULT, Volume.LEDGER, "ENOSPC"),
     (read_only.FAULT, Volume.CHECKPOINTS, "EROFS"),
+    (no_permission.FAULT, Volume.ARTIFACTS, "EACCES"),
 ]
 
 
@@ -287,7 +289,7 @@ def test_a_volume_in_which_somebody_writes_all_the_time_is_not_closed_and_missed
     assert receipt.evidence["closed"]["errno"] == "EBUSY"
 
 
-@pytest.mark.parametrize(("fault", "volume", "errno"), [CLOSINGS[1], CLOSINGS[3]])
+@pytest.mark.parametrize(("fault", "volume", "errno"), [CLOSINGS[1], *CLOSINGS[3:]])
 def test_a_volume_is_opened_again_though_helpers_and_coordinator_were_restarted(
     store: Store, scene: Any, fault: Any, volume: Volume, errno: str
 ) -> None:

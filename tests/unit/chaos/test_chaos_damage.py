@@ -175,6 +175,17 @@ def test_a_mount_of_the_whole_machine_is_refused_too() -> None:
     assert room.refusal("/") is not None
 
 
+def test_the_right_to_write_is_taken_from_every_directory_and_given_back(tmp_path: Path) -> None:
+    deep = tmp_path / "sha256" / "aa"
+    deep.mkdir(parents=True)
+    before = [path.stat().st_mode for path in (tmp_path, deep.parent, deep)]
+    room.answer({"do": "forbid", "root": str(tmp_path)})
+    assert not any(path.stat().st_mode & 0o222 for path in (tmp_path, deep.parent, deep))
+    room.answer({"do": "permit", "root": str(tmp_path)})
+    room.answer({"do": "permit", "root": str(tmp_path)})
+    assert [path.stat().st_mode for path in (tmp_path, deep.parent, deep)] == before
+
+
 def test_the_filler_goes_away_and_the_probe_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / room.FILLER).write_bytes(b"x")
     for what in ("drain", "drain", "probe"):
