@@ -77,7 +77,8 @@ class Controller:
         self._say = partial(_tell, say)
         self._history = HistoryWriter(run.folder / "history.jsonl")
         self._journal = Journal(run.folder / JOURNAL)
-        spec = RunSpec(run.run_id, run.plan.workers, run.plan.planted)
+        plan = run.plan
+        spec = RunSpec(run.run_id, plan.workers, plan.planted, plan.limits_mib)
         self._world = machine.world(spec)
         self._observer = Observer(self._world.runtime, self._world.files, self._history, run.poll_s)
         self._load = Load(run.jobs, self._world.runtime, self._history)

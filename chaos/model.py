@@ -95,8 +95,9 @@ class Action:
     """One fault of a schedule; it waits for its trigger alone, never for the faults before it.
 
     `target` is symbolic, resolved when the fault fires: "holder of ROLE" (the worker that holds
-    the lease), "task of ROLE", "checkpoints of ROLE" (the tree on the volume), "target of FAULT"
-    (whatever an earlier fault hit, also where it holds nothing any more) or "coordinator".
+    the lease), "task of ROLE", "checkpoints of ROLE" (the tree on the volume), "artifacts of ROLE"
+    (its accepted outputs), "target of FAULT" (whatever an earlier fault hit, also where it holds
+    nothing any more) or "coordinator".
     Without its receipt `deadline_s` after the first submission, a fault has missed.
     """
 

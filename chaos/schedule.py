@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
 from chaos.model import Action, JobRequest, JsonValue, UsageError
@@ -44,8 +44,8 @@ class Experiment:
 
     `invariants` are names; every experiment is judged by the standing ones too. `quick` ones run
     in `pytest chaos/`; `order` is the place in `list`; `count` is how often its fault is repeated
-    unless a caller says otherwise, 0 where it cannot be. Modules in chaos.experiments hold one as
-    EXPERIMENT.
+    unless a caller says otherwise, 0 where it cannot be. `limits_mib` as in `RunSpec`. Modules in
+    chaos.experiments hold one as EXPERIMENT.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Experiment:
     quick: bool = True
     drain_s: float = 120.0
     count: int = 0
+    limits_mib: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class Plan:
     invariants: tuple[str, ...]
     images: Mapping[str, str]
     count: int = 0
+    limits_mib: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the plan as JSON."""
@@ -177,4 +179,5 @@ def make_plan(
         invariants=experiment.invariants,
         images=dict(images),
         count=times,
+        limits_mib=dict(experiment.limits_mib),
     )

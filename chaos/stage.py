@@ -21,6 +21,7 @@ from chaos.observe import Observer
 from chaos.ports import World
 
 TARGET_OF = "target of "
+OF_A_TASK = ("task of ", "checkpoints of ", "artifacts of ")
 
 
 class Stopped(ChaosError):
@@ -144,12 +145,12 @@ def resolve(symbol: str, seen: Observation, world: World, run_id: str) -> Target
     """
     if symbol == "coordinator":
         return Target(symbol, container=_ours(world.containers.coordinator(), symbol, run_id))
-    if symbol.startswith(("checkpoints of ", "task of ")):
+    if symbol.startswith(OF_A_TASK):
         return _task_target(symbol, role_in(symbol), seen)
     if not symbol.startswith("holder of "):
         known = (
-            "'holder of ROLE', 'task of ROLE', 'checkpoints of ROLE', 'target of FAULT', "
-            "'coordinator'"
+            "'holder of ROLE', 'task of ROLE', 'checkpoints of ROLE', 'artifacts of ROLE', "
+            "'target of FAULT', 'coordinator'"
         )
         raise NoTarget(f"{symbol!r} is no target; use {known}")
     held = _task_target(symbol, role_in(symbol), seen)
@@ -170,7 +171,7 @@ def resolvable(symbol: str, seen: Observation) -> bool:
         return True
     job = seen.jobs.get(role_in(symbol))
     if job is None or job.task is None:
-        return not symbol.startswith(("holder of ", "task of ", "checkpoints of "))
+        return not symbol.startswith(("holder of ", *OF_A_TASK))
     return not symbol.startswith("holder of ") or seen.holder(role_in(symbol)) is not None
 
 

@@ -8,41 +8,47 @@ from chaos.ports import Invariant
 
 
 def judge(history: History) -> tuple[Verdict, str]:
-    """Compare what faults damaged with what the attempt that took over says of its resume."""
-    damaged = {
-        integer(entry.get("step")): text(entry.get("manifest_id"))
-        for receipt in history.of("fault_receipt")
-        for entry in items(mapping(receipt.get("evidence")).get("corrupted"))
-    }
+    """Compare what faults damaged with what the attempts that took over say of their resumes."""
+    damaged: dict[str, dict[int | None, str | None]] = {}
+    for receipt in history.of("fault_receipt"):
+        evidence = mapping(receipt.get("evidence"))
+        for entry in items(evidence.get("corrupted")):
+            steps = damaged.setdefault(_role(history, evidence), {})
+            steps[integer(entry.get("step"))] = text(entry.get("manifest_id"))
     if not damaged:
         return Verdict.UNKNOWN, "no checkpoint was damaged"
-    role = _damaged_role(history)
+    found = [_of_job(history, role, steps) for role, steps in damaged.items()]
+    worst = Verdict.worst([verdict for verdict, _ in found])
+    return worst, "; ".join(told for verdict, told in found if verdict is worst)
+
+
+def _of_job(
+    history: History, role: str, damaged: dict[int | None, str | None]
+) -> tuple[Verdict, str]:
+    name = "" if role == "main" else f"{role}: "
     said = _said(text(history.final(role).get("logs")) or "")
     resumed = {text(line.get("manifest_id")) for line in said if line.get("event") == "resumed"}
     if loaded := resumed & set(damaged.values()):
-        return Verdict.VIOLATED, f"{', '.join(map(str, loaded))} was damaged and has been loaded"
+        told = f"{name}{', '.join(map(str, loaded))} was damaged and has been loaded"
+        return Verdict.VIOLATED, told
     if not resumed:
-        return Verdict.UNKNOWN, "the log does not reach back to a resume"
+        return Verdict.UNKNOWN, f"{name}the log does not reach back to a resume"
     reasons = {
         integer(line.get("step")): _reason(line)
         for line in said
         if line.get("event") == "checkpoint_rejected"
     }
     if silent := [step for step in damaged if not reasons.get(step)]:
-        return Verdict.VIOLATED, f"no reason is recorded for passing over step {silent[0]}"
+        told = f"{name}no reason is recorded for passing over step {silent[0]}"
+        return Verdict.VIOLATED, told
     steps = [str(line.get("step")) for line in said if line.get("event") == "resumed"]
     refused = [f"step {step} refused ({reasons[step]})" for step in damaged]
-    return Verdict.VALID, "; ".join([*refused, f"resumed from step {', '.join(steps)}"])
+    return Verdict.VALID, name + "; ".join([*refused, f"resumed from step {', '.join(steps)}"])
 
 
-def _damaged_role(history: History) -> str:
-    """Return the job whose checkpoint was damaged; one at most is in a run."""
-    for receipt in history.of("fault_receipt"):
-        evidence = mapping(receipt.get("evidence"))
-        if items(evidence.get("corrupted")):
-            lane = history.lanes.get(str(evidence.get("task_id")), "main")
-            return lane.partition("/")[0]
-    return "main"
+def _role(history: History, evidence: dict[str, JsonValue]) -> str:
+    """Return the job whose checkpoint was damaged."""
+    return history.lanes.get(str(evidence.get("task_id")), "main").partition("/")[0]
 
 
 def _reason(line: dict[str, JsonValue]) -> str | None:

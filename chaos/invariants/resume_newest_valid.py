@@ -139,7 +139,8 @@ def _bad(
 ) -> set[str | None]:
     """Return the manifests of checkpoints that a fault damaged, or that were found damaged.
 
-    A fault says which step it damaged, and when: that of an attempt claimed before.
+    A fault says which step it damaged, and when: that of an attempt claimed before; or it names
+    the manifests, as `corrupted`.
     """
     bad: set[str | None] = {
         text(entry.get("manifest_id"))
@@ -150,6 +151,8 @@ def _bad(
     for receipt in history.of("fault_receipt"):
         evidence, at_ns = mapping(receipt.get("evidence")), integer(receipt.get("took_effect_ns"))
         here = history.lanes.get(str(evidence.get("task_id")), lane) == lane
+        if here:
+            bad |= {text(each.get("manifest_id")) for each in items(evidence.get("corrupted"))}
         if "after_sha256" in evidence and at_ns is not None and here:
             bad |= {
                 found.manifest_id

@@ -4,17 +4,18 @@ Adapters live in chaos.targets and raise `CannotRun` where the machine is at fau
 here has an in-memory twin in chaos.testing.
 """
 
+from chaos.ports.disks import Disks
 from chaos.ports.machine import Machine
 from chaos.ports.plugins import Fault, Invariant, Scene, Workload
-from chaos.ports.values import Death, Flip, Probe, RunSpec, Toxic, WriteWindow
+from chaos.ports.values import Death, Probe, RunSpec, Stored, Toxic, WriteWindow
 from chaos.ports.world import Containers, Files, Network, Runtime, Stack, World
 
 __all__ = [
     "Containers",
     "Death",
+    "Disks",
     "Fault",
     "Files",
-    "Flip",
     "Invariant",
     "Machine",
     "Network",
@@ -23,6 +24,7 @@ __all__ = [
     "Runtime",
     "Scene",
     "Stack",
+    "Stored",
     "Toxic",
     "Workload",
     "World",

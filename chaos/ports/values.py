@@ -1,7 +1,7 @@
 """What adapters tell the harness, and what a stack is built for."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +42,25 @@ class WriteWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Flip:
-    """A file of a checkpoint before and after a bit was flipped; `at_ns` is CLOCK_MONOTONIC."""
+class Stored:
+    """What the coordinator said to an upload: its status, and why it refused it, if it did.
 
-    manifest_id: str
-    attempt_id: str
-    path: str
-    before_sha256: str
-    after_sha256: str
-    at_ns: int
+    `status` is None where no answer came. `retry_after_s` is what a refusal asks for, else 0.
+    """
+
+    status: int | None
+    refused: str | None = None
+    retry_after_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """What a stack is built for; `planted` names a deliberately broken build of the runtime."""
+    """What a stack is built for; `planted` names a deliberately broken build of the runtime.
+
+    `limits_mib` gives volumes a size of their own (volume -> MiB); where any has one, all have.
+    """
 
     run_id: str
     workers: int
     planted: str | None = None
+    limits_mib: Mapping[str, int] = field(default_factory=dict)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Protocol
 
 from chaos.model import Checkpoint, CheckpointTree, Container, JobRequest, JobView, JsonMap, Target
-from chaos.ports.values import Death, Flip, Probe, Toxic, WriteWindow
+from chaos.ports.disks import Disks
+from chaos.ports.values import Death, Probe, Stored, Toxic, WriteWindow
 
 
 class Containers(Protocol):
@@ -85,10 +86,6 @@ class Files(Protocol):
         """Return at once when the target itself saves a step >= `min_step`: parts, no manifest."""
         ...
 
-    def flip_newest(self, job_id: str, task_id: str, seed: int) -> tuple[int, Flip]:
-        """Flip bits of a part of the newest valid checkpoint; return its step and the file."""
-        ...
-
 
 class Runtime(Protocol):
     """The system under test, as its users see it; raises Unreachable where it gives no answer."""
@@ -123,6 +120,14 @@ class Runtime(Protocol):
         """
         ...
 
+    def store(self, key: str, data: bytes) -> Stored:
+        """Upload bytes once, and return what was said to that; never raises for a refusal."""
+        ...
+
+    def fetch(self, key: str) -> str | None:
+        """Return the sha256 of what a download of a key gave, None where it was refused."""
+        ...
+
 
 class Stack(Protocol):
     """The composed stack of one run."""
@@ -153,3 +158,4 @@ class World:
     network: Network
     files: Files
     runtime: Runtime
+    disks: Disks

@@ -40,7 +40,6 @@ SERVE = (
     "from chaos.targets.inside.serve import main; main()"
 )
 ANSWER_S = 20.0
-UNCONFINED = ["seccomp=unconfined"]
 Answer = TypeVar("Answer", bound=BaseModel)
 
 
@@ -138,7 +137,7 @@ class Helper:
                     labels=run_labels(self._run_id) | {ROLE_KEY: self._role},
                     cap_drop=["ALL"],
                     cap_add=[*reach.capabilities],
-                    security_opt=["no-new-privileges", *UNCONFINED[: reach.any_syscall]],
+                    security_opt=["no-new-privileges", *_lifted(reach)],
                     mem_limit="512m",
                     pids_limit=64,
                 )
@@ -213,6 +212,13 @@ class Session:
                     raise CannotRun("the helper container ended while it was asked")
                 received += block
         return received
+
+
+def _lifted(reach: Reach) -> list[str]:
+    """Return which confinements are lifted: the engine's AppArmor profile forbids all mounts."""
+    seccomp = ["seccomp=unconfined"] if reach.any_syscall else []
+    mounts = reach.any_syscall or "SYS_ADMIN" in reach.capabilities
+    return [*seccomp, *(["apparmor=unconfined"] if mounts else [])]
 
 
 def _tools() -> bytes:

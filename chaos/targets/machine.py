@@ -19,6 +19,8 @@ from chaos.ports import RunSpec, World
 from chaos.targets import command
 from chaos.targets.containers import COORDINATOR, RunContainers
 from chaos.targets.containers import UNDOS as CONTAINER_UNDOS
+from chaos.targets.disks import UNDOS as DISK_UNDOS
+from chaos.targets.disks import VolumeDisks, disk_helpers
 from chaos.targets.engine import RUN_KEY, UndoAction, by_labels, connect, explained
 from chaos.targets.helper import Helper, helper_image
 from chaos.targets.proxies import SERVICE as TOXIPROXY
@@ -33,7 +35,7 @@ BUILD_TIMEOUT_S = 120.0
 REMOVAL_PASSES = 5
 PAYLOADS = ROOT / "chaos" / "payloads"
 PLANTED = "planted_"
-UNDOS: Mapping[str, UndoAction] = {**CONTAINER_UNDOS, **PROXY_UNDOS}
+UNDOS: Mapping[str, UndoAction] = {**CONTAINER_UNDOS, **PROXY_UNDOS, **DISK_UNDOS}
 """What each adapter can put right again, besides the removal of the whole stack."""
 STANDING_STACK = "stack"
 """Value of the run label where the stack was started by hand: never part of a chaos run."""
@@ -67,9 +69,12 @@ class DockerMachine:
         images = _images()
         if spec.planted is not None:
             images["FLASHML_RUNTIME_IMAGE"] = _planted_image(spec.planted)
-        project = Project(spec.run_id, spec.workers, images)
-        stack = ComposeStack(containers, network, runtime, helper, project)
-        return World(stack, containers, network, VolumeFiles(helper), runtime)
+        project = Project(spec.run_id, spec.workers, images, spec.limits_mib)
+        touching, remounting = disk_helpers(self._client, spec.run_id)
+        holding = (helper, touching) if spec.limits_mib else (helper,)
+        stack = ComposeStack(containers, network, runtime, holding, project)
+        disks = VolumeDisks(touching, remounting)
+        return World(stack, containers, network, VolumeFiles(helper), runtime, disks)
 
     def runs(self) -> tuple[str, ...]:
         """Return the run ids found on labelled containers, networks and volumes."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -11,8 +12,9 @@ from tempfile import TemporaryDirectory
 from pydantic import BaseModel, JsonValue
 
 from chaos.model import JobRequest, JobView, JsonMap, TaskView, Unreachable
+from chaos.ports import Stored
 from flashruntime.client import CoordinatorClient
-from flashruntime.errors import FlashError
+from flashruntime.errors import CoordinatorUnreachable, FlashError
 from flashruntime.protocol.events import Event
 from flashruntime.protocol.jobs import (
     ArtifactPolicy,
@@ -34,6 +36,7 @@ LOG_LINES = 200
 SOURCE_PREFIX = "sources"
 OUTPUT_PREFIX = "outputs"
 METRICS = "metrics.json"
+STATUS = re.compile(r": ([1-5][0-9]{2}) ")
 
 
 class CoordinatorRuntime:
@@ -119,6 +122,28 @@ class CoordinatorRuntime:
             "metrics": next((metrics for _, metrics in found if metrics is not None), None),
             "logs": logs,
         }
+
+    def store(self, key: str, data: bytes) -> Stored:
+        """Upload bytes once, and return what was said to that."""
+        try:
+            self._client.put_artifact(key, data)
+        except CoordinatorUnreachable as error:
+            status = STATUS.search(str(error))
+            return Stored(int(status[1]) if status else None, str(error), error.retry_after_s)
+        except FlashError as error:
+            status = STATUS.search(str(error))
+            return Stored(int(status[1]) if status else None, str(error))
+        return Stored(200)
+
+    def fetch(self, key: str) -> str | None:
+        """Return the sha256 of what a download of a key gave, None where it was refused."""
+        with TemporaryDirectory(prefix="chaos-artifacts-") as folder:
+            to = Path(folder) / "object"
+            try:
+                self._client.get_artifact(key, to)
+            except FlashError:
+                return None
+            return hashlib.sha256(to.read_bytes()).hexdigest()
 
     @cached_property
     def _client(self) -> CoordinatorClient:

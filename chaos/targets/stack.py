@@ -16,6 +16,7 @@ from chaos.targets.proxies import ProxyNetwork
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ("compose.yaml", "docker/compose.chaos.yaml")
+LIMITED = "docker/compose.limits.yaml"
 PORT_VARIABLES = ("FLASHML_PORT", "FLASHML_CLIENTS_PORT", "FLASHML_TOXIPROXY_PORT")
 PORT_TAKEN = re.compile(r"address already in use|port is already allocated", re.IGNORECASE)
 NO_ADDRESSES = "non-overlapping IPv4 address pool"
@@ -46,11 +47,16 @@ def free_ports() -> dict[str, str]:
     return dict(zip(PORT_VARIABLES, ports, strict=True))
 
 
-def compose(project: str, verb: tuple[str, ...], variables: Mapping[str, str]) -> None:
+def compose(
+    project: str,
+    verb: tuple[str, ...],
+    variables: Mapping[str, str],
+    files: tuple[str, ...] = FILES,
+) -> None:
     """Run one compose command; raise CannotRun with its last words, PortTaken for a port."""
-    files = [word for name in FILES for word in ("--file", str(ROOT / name))]
+    named = [word for name in files for word in ("--file", str(ROOT / name))]
     words = ["compose", "--ansi", "never", "--project-name", project]
-    words += ["--project-directory", str(ROOT), *files, *verb]
+    words += ["--project-directory", str(ROOT), *named, *verb]
     ended = command.run(words, variables, UP_TIMEOUT_S)
     if ended.exit_code != 0:
         raise failure(verb[0], ended)
@@ -70,26 +76,31 @@ def failure(verb: str, ended: command.Ended) -> CannotRun:
 
 
 class ComposeStack:
-    """The stack of one run: coordinator, Toxiproxy and some workers."""
+    """The stack of one run: coordinator, Toxiproxy and some workers.
+
+    Its `helpers` start with it: a volume in memory lives as long as a container has it.
+    """
 
     def __init__(
         self,
         containers: RunContainers,
         network: ProxyNetwork,
         runtime: Runtime,
-        helper: Helper,
+        helpers: tuple[Helper, ...],
         project: "Project",
     ) -> None:
         self._containers = containers
         self._network = network
         self._runtime = runtime
-        self._helper = helper
+        self._helper = helpers[0]
+        self._others = helpers[1:]
         self._project = project
 
     def up(self) -> None:
         """Start it, on other ports where one was snatched away; CannotRun says what to do."""
         self._project.up_on_free_ports()
-        self._helper.start()
+        for helper in (self._helper, *self._others):
+            helper.start()
 
     def unsteady(self) -> tuple[str, ...]:
         """Return what is not as it should be; probes run only where all else is well."""
@@ -147,10 +158,18 @@ class ComposeStack:
 class Project:
     """The compose project of one run."""
 
-    def __init__(self, run_id: str, workers: int, images: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        workers: int,
+        images: Mapping[str, str],
+        limits_mib: Mapping[str, int] | None = None,
+    ) -> None:
         self.name = f"flashruntime-{run_id}".lower()
         self.workers = worker_services(workers)
-        self._variables = {"FLASHML_RUN_ID": run_id, **images}
+        limits = {f"FLASHML_{name.upper()}_MIB": str(n) for name, n in (limits_mib or {}).items()}
+        self._files = (*FILES, LIMITED) if limits else FILES
+        self._variables = {"FLASHML_RUN_ID": run_id, **images, **limits}
 
     def up_on_free_ports(self) -> None:
         """Create and start the containers, on other ports where one was snatched away."""
@@ -164,4 +183,4 @@ class Project:
         """Run compose; images are never built or pulled here."""
         services = (COORDINATOR, TOXIPROXY, *self.workers)
         verb = ("up", "--detach", "--no-deps", "--no-build", "--pull", "never", *services)
-        compose(self.name, verb, {**self._variables, **ports})
+        compose(self.name, verb, {**self._variables, **ports}, self._files)

@@ -1,15 +1,12 @@
 """The checkpoint volume of one run, reached through the helper container only."""
 
-import hashlib
-
 from pydantic import BaseModel
 
-from chaos.model import CannotRun, Checkpoint, CheckpointTree, JsonMap, Takeover, Target
-from chaos.ports import Flip, WriteWindow
-from chaos.targets.helper import READ_ONLY, WRITABLE, Helper
+from chaos.model import Checkpoint, CheckpointTree, JsonMap, Takeover, Target
+from chaos.ports import WriteWindow
+from chaos.targets.helper import READ_ONLY, Helper
 
 WATCH_SLACK_S = 10.0
-FRACTIONS = 1 << 16
 
 
 class StepEntry(BaseModel):
@@ -60,18 +57,6 @@ class WatchAnswer(BaseModel):
     window: WindowEntry | None
 
 
-class FlipAnswer(BaseModel):
-    """What inside/flip.py answers."""
-
-    at_ns: int
-    step: int
-    manifest_id: str
-    attempt_id: str
-    path: str
-    before: str
-    after: str
-
-
 class VolumeFiles:
     """Checkpoint trees as they lie on the volume."""
 
@@ -119,27 +104,6 @@ class VolumeFiles:
         wait_s = timeout_s + WATCH_SLACK_S
         window = self._helper.run("watch", request, WatchAnswer, wait_s).window
         return WriteWindow(**window.model_dump()) if window else None
-
-    def flip_newest(self, job_id: str, task_id: str, seed: int) -> tuple[int, Flip]:
-        """Flip one bit of a part of the newest committed checkpoint; return its step and file."""
-        chosen = hashlib.sha256(str(seed).encode()).digest()
-        request: JsonMap = {
-            "root": _root(WRITABLE, job_id, task_id),
-            "part": int.from_bytes(chosen[:4], "big"),
-            "offset": int.from_bytes(chosen[4:6], "big") / FRACTIONS,
-            "bit": chosen[6] % 8,
-        }
-        answer = self._helper.run("flip", request, FlipAnswer)
-        if answer.before == answer.after:
-            raise CannotRun(f"the bit flipped in {answer.path} is not seen when it is read back")
-        return answer.step, Flip(
-            manifest_id=answer.manifest_id,
-            attempt_id=answer.attempt_id,
-            path=answer.path,
-            before_sha256=answer.before,
-            after_sha256=answer.after,
-            at_ns=answer.at_ns,
-        )
 
     def _tree(self, job_id: str, task_id: str, *, hashed: bool) -> TreeAnswer:
         request: JsonMap = {"root": _root(READ_ONLY, job_id, task_id), "hash": hashed}

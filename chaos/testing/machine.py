@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from chaos.model import Audit, Container, Undo
 from chaos.ports import Probe, RunSpec, Toxic, World
+from chaos.testing.disks import FakeDisks
 from chaos.testing.system import FakeSystem
 
 
@@ -40,6 +41,7 @@ class FakeMachine:
 
     def __init__(self) -> None:
         self.systems: dict[str, FakeSystem] = {}
+        self.disks: dict[str, FakeDisks] = {}
         self.undone: list[Undo] = []
         self.failing: set[str] = set()
 
@@ -52,7 +54,8 @@ class FakeMachine:
         """Return a world whose stack is counted as soon as it starts."""
         system = FakeSystem(spec)
         self.systems[spec.run_id] = system
-        return World(system, system, FakeNetwork(), system, system)
+        self.disks[spec.run_id] = FakeDisks(system)
+        return World(system, system, FakeNetwork(), system, system, self.disks[spec.run_id])
 
     def runs(self) -> tuple[str, ...]:
         """Return the runs whose stack is up."""
@@ -70,6 +73,8 @@ class FakeMachine:
             system.is_up = False
         elif undo.action == "start_container":
             system.down.discard(str(undo.args["service"]))
+        else:
+            self.disks[undo.run_id].undo(undo.action, undo.args)
 
     def audit(self, run_id: str) -> Audit:
         """Return the containers of a stack that is still up."""

@@ -23,11 +23,12 @@ from chaos.model import (
     Target,
     TaskView,
 )
-from chaos.ports import Death, Flip, RunSpec, WriteWindow
+from chaos.ports import Death, RunSpec, Stored, WriteWindow
 
 LAST_STEP = 200
 CHECKPOINT_EVERY = 3
 EXPIRES_AFTER = 3
+OUTPUT = "a" * 64
 
 
 @dataclass(slots=True)
@@ -63,6 +64,7 @@ class FakeSystem:
         self.down: set[str] = set()
         self.deaths: dict[str, Death] = {}
         self.labelled = True
+        self.rotten: set[str] = set()
         self.is_up = False
 
     # Runtime
@@ -114,7 +116,11 @@ class FakeSystem:
             "job": {"job_id": job_id, "state": job.state, "reason": None},
             "tasks": [task],
             "artifacts": [
-                {"key": f"{job_id}/output", "sha256": "a" * 64, "bytes_sha256": "a" * 64}
+                {
+                    "key": f"{job_id}/output",
+                    "sha256": OUTPUT,
+                    "bytes_sha256": None if OUTPUT in self.rotten else OUTPUT,
+                }
             ],
             "metrics": {
                 "weights_sha256": f"weights after {job.step}",
@@ -124,6 +130,23 @@ class FakeSystem:
             },
             "logs": "",
         }
+
+    def store(self, key: str, data: bytes) -> Stored:
+        """Take everything."""
+        del key, data
+        return Stored(200)
+
+    def fetch(self, key: str) -> str | None:
+        """Give what every job's output is, unless it is rotten: that is told, not given."""
+        job = self.jobs[key.partition("/")[0]]
+        return None if self._told_rotten(job) else OUTPUT
+
+    def _told_rotten(self, job: FakeJob) -> bool:
+        with self.lock:
+            if OUTPUT in self.rotten:
+                data: JsonMap = {"key": f"{job.job_id}/output", "sha256": OUTPUT, "reason": "rot"}
+                self._event(job, "ARTIFACT_CORRUPT", data)
+            return OUTPUT in self.rotten
 
     def _advance(self, job: FakeJob) -> None:
         if job.state == "SUCCEEDED":
@@ -159,7 +182,7 @@ class FakeSystem:
             job.checkpoints.append(Checkpoint(job.step, "valid", job.lease_id, manifest))
         if job.step >= LAST_STEP:
             job.state = "SUCCEEDED"
-            output: JsonValue = {"key": f"{job.job_id}/output", "sha256": "a" * 64}
+            output: JsonValue = {"key": f"{job.job_id}/output", "sha256": OUTPUT}
             self._event(job, "TASK_COMMIT_ACCEPTED", {"outputs": [output]})
             self._event(job, "JOB_SUCCEEDED")
 
@@ -200,8 +223,11 @@ class FakeSystem:
         self.down.add(container.service)
 
     def start(self, container: Container) -> None:
-        """Bring a worker back."""
+        """Bring a worker back; a coordinator looks through its store."""
         self.down.discard(container.service)
+        if container.service == "coordinator":
+            for job in self.jobs.values():
+                self._told_rotten(job)
 
     def wait_death(self, container: Container, since_ns: int, timeout_s: float) -> Death | None:
         """Return the death of a worker that was killed."""
@@ -235,19 +261,6 @@ class FakeSystem:
         """Return None: saves are instantaneous here."""
         del target, min_step, timeout_s
         return None
-
-    def flip_newest(self, job_id: str, task_id: str, seed: int) -> tuple[int, Flip]:
-        """Make the newest checkpoint corrupt."""
-        del task_id, seed
-        with self.lock:
-            found = self.jobs[job_id].checkpoints
-            if not found:
-                raise NoTarget(f"no checkpoint of {job_id}")
-            found[-1] = replace(found[-1], state="corrupt", reason="hash")
-            newest = found[-1]
-            writer, manifest = str(newest.attempt_id), str(newest.manifest_id)
-            flip = Flip(manifest, writer, "part-0", "b" * 64, "c" * 64, time.monotonic_ns())
-            return newest.step, flip
 
     # Stack
 

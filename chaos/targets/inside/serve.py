@@ -5,11 +5,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from chaos.targets.inside import flip, probe, tree, watch
+from chaos.targets.inside import damage, probe, room, rot, tree, watch
 
 SCRIPTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "flip": flip.answer,
+    "damage": damage.answer,
     "probe": probe.answer,
+    "room": room.answer,
+    "rot": rot.answer,
     "tree": tree.answer,
     "watch": watch.answer,
 }

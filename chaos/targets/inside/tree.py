@@ -51,10 +51,10 @@ def step_record(directory: Path, step: int, hashed: bool) -> dict[str, Any]:
     record: dict[str, Any] = {"step": step, "state": "valid", "reason": None}
     try:
         manifest = sealed((directory / "manifest.json").read_bytes())
+        if manifest["step"] != step:
+            raise ValueError(f"it is for step {manifest['step']}")
         record |= {key: manifest[key] for key in ("attempt_id", "manifest_id")}
         faults = [part_fault(directory, part, hashed) for part in manifest["parts"]]
-        if manifest["step"] != step:
-            faults.append(f"manifest is for step {manifest['step']}")
     except FileNotFoundError:
         return record | {"state": "torn", "reason": "no manifest.json"}
     except (ValueError, KeyError, TypeError) as error:

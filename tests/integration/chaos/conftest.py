@@ -43,6 +43,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer(("", 8000), Handler).serve_forever()
 """
 IDLE = "import signal; signal.sigwait({signal.SIGTERM})"
+VOLUMES = ("checkpoints", "artifacts", "ledger")
 JOB, TASK, LEASE = "job-000000000001", "job-000000000001-00000", "lease-1"
 
 
@@ -130,12 +131,13 @@ def start_stand_ins(engine: Any, run_id: str, stack: ExitStack) -> None:
     network = engine.networks.create(
         f"{run_id}_edge", labels=labels | {"com.docker.compose.network": "edge"}
     )
-    volume = engine.volumes.create(
-        f"{run_id}_checkpoints", labels=labels | {"com.docker.compose.volume": "checkpoints"}
-    )
-    own = "import os; os.chown('/v', 10001, 10001)"
+    for name in VOLUMES:
+        volume_labels = labels | {"com.docker.compose.volume": name}
+        engine.volumes.create(f"{run_id}_{name}", labels=volume_labels)
+    own = "import os; [os.chown(f'/v/{name}', 10001, 10001) for name in os.listdir('/v')]"
+    places = [f"{run_id}_{name}:/v/{name}" for name in VOLUMES]
     engine.containers.run(
-        HELPER, ["python3", "-c", own], volumes=[f"{volume.name}:/v"], remove=True, labels=labels
+        HELPER, ["python3", "-c", own], volumes=places, remove=True, labels=labels
     )
     for service, image, command in (
         ("coordinator", HELPER, ["python3", "-c", SERVER]),

@@ -66,3 +66,10 @@ def test_an_import_error_comes_back_at_every_attempt(tmp_path: Path) -> None:
         ended = trial(tmp_path / "a", "--crash", "import", restarts=restarts)
         assert ended.returncode == 1
         assert "ModuleNotFoundError" in ended.stderr
+
+
+def test_outputs_hold_seeded_bytes_that_differ_from_one_another(tmp_path: Path) -> None:
+    words = ("--steps", "1", "--outputs", "2", "--output-kib", "3")
+    assert trial(tmp_path, *words).returncode == 0
+    first, second = ((tmp_path / f"output-{number}.bin").read_bytes() for number in range(2))
+    assert (len(first), len(second), first == second) == (3 << 10, 3 << 10, False)

@@ -146,7 +146,7 @@ def test_a_probe_that_gets_no_answer_times_out() -> None:
 
 def test_the_server_answers_line_by_line_and_survives_a_request_that_fails(tmp_path: Path) -> None:
     calls = [
-        {"script": "flip", "request": {"root": str(tmp_path), "part": 0, "offset": 0, "bit": 0}},
+        {"script": "damage", "request": {"root": str(tmp_path)}},
         {"script": "tree", "request": {"root": str(tmp_path), "hash": False}},
     ]
     done = subprocess.run(
@@ -158,5 +158,5 @@ def test_the_server_answers_line_by_line_and_survives_a_request_that_fails(tmp_p
         check=True,
     )
     failed, answered = map(json.loads, done.stdout.splitlines())
-    assert failed["error"].startswith("LookupError")
+    assert failed["error"].startswith("KeyError")
     assert answered["answer"]["steps"] == []
