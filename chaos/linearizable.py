@@ -98,7 +98,8 @@ class Register:
         if operation.call is Call.CLAIM:
             return self._claimed(operation)
         if operation.call is Call.CLOSE:
-            return replace(self, phase=Phase.ENDED)
+            done = self.phase is Phase.ENDED
+            return self if done else replace(self, phase=Phase.ENDED, holder=None)
         if operation.call is Call.FAIL and operation.lease in self.failed:
             return self
         if self.holder != operation.lease:

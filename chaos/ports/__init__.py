@@ -4,12 +4,14 @@ Adapters live in chaos.targets and raise `CannotRun` where the machine is at fau
 here has an in-memory twin in chaos.testing.
 """
 
+from chaos.ports.census import Census
 from chaos.ports.machine import Machine
 from chaos.ports.plugins import Fault, Invariant, Scene, Workload
 from chaos.ports.values import Death, Flip, Probe, RunSpec, Toxic, WriteWindow
 from chaos.ports.world import Containers, Files, Network, Runtime, Stack, World
 
 __all__ = [
+    "Census",
     "Containers",
     "Death",
     "Fault",

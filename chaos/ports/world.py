@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from chaos.model import Checkpoint, CheckpointTree, Container, JobRequest, JobView, JsonMap, Target
+from chaos.ports.census import Census
 from chaos.ports.values import Death, Flip, Probe, Toxic, WriteWindow
 
 
@@ -113,6 +114,10 @@ class Runtime(Protocol):
         """Return the coordinator's events with an id above `after`, in order, as JSON."""
         ...
 
+    def events_again(self) -> tuple[JsonMap, ...]:
+        """Ask anew for every event of the submitted jobs, and return them in order, as JSON."""
+        ...
+
     def final(self, job_id: str) -> JsonMap:
         """Return {"job", "tasks", "artifacts", "metrics", "logs"} of a job, as JSON.
 
@@ -153,3 +158,4 @@ class World:
     network: Network
     files: Files
     runtime: Runtime
+    census: Census

@@ -17,6 +17,7 @@ from docker.errors import APIError, ImageNotFound, NotFound
 from chaos.model import Audit, CannotRun, Undo, UsageError
 from chaos.ports import RunSpec, World
 from chaos.targets import command
+from chaos.targets.census import WorkerCensus
 from chaos.targets.containers import COORDINATOR, RunContainers
 from chaos.targets.containers import UNDOS as CONTAINER_UNDOS
 from chaos.targets.engine import RUN_KEY, UndoAction, by_labels, connect, explained
@@ -69,7 +70,8 @@ class DockerMachine:
             images["FLASHML_RUNTIME_IMAGE"] = _planted_image(spec.planted)
         project = Project(spec.run_id, spec.workers, images)
         stack = ComposeStack(containers, network, runtime, helper, project)
-        return World(stack, containers, network, VolumeFiles(helper), runtime)
+        census = WorkerCensus(self._client, spec.run_id)
+        return World(stack, containers, network, VolumeFiles(helper), runtime, census)
 
     def runs(self) -> tuple[str, ...]:
         """Return the run ids found on labelled containers, networks and volumes."""

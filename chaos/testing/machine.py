@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from chaos.model import Audit, Container, Undo
 from chaos.ports import Probe, RunSpec, Toxic, World
+from chaos.testing.census import FakeCensus
 from chaos.testing.system import FakeSystem
 
 
@@ -52,7 +53,8 @@ class FakeMachine:
         """Return a world whose stack is counted as soon as it starts."""
         system = FakeSystem(spec)
         self.systems[spec.run_id] = system
-        return World(system, system, FakeNetwork(), system, system)
+        census = FakeCensus(spec.workers)
+        return World(system, system, FakeNetwork(), system, system, census)
 
     def runs(self) -> tuple[str, ...]:
         """Return the runs whose stack is up."""

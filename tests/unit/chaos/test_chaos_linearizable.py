@@ -12,14 +12,12 @@ from chaos.linearizable import Answer, Call, Operation, Outcome, Register, check
 DONE, REFUSED, NONE = Answer.DONE, Answer.REFUSED, Answer.NONE
 
 
-def op(
-    call: Call, lease: str, began: int, ended: int, answer: Answer = DONE, attempt: int | None = None
-) -> Operation:
-    return Operation(call, lease, began, ended, answer, attempt)
+def op(call: Call, lease: str, began: int, ended: int, answer: Answer = DONE) -> Operation:
+    return Operation(call, lease, began, ended, answer)
 
 
 def claim(lease: str, began: int, ended: int, attempt: int | None = None) -> Operation:
-    return op(Call.CLAIM, lease, began, ended, attempt=attempt)
+    return Operation(Call.CLAIM, lease, began, ended, attempt=attempt)
 
 
 def brute_force(operations: Sequence[Operation]) -> bool:
