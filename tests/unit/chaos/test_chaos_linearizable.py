@@ -89,7 +89,7 @@ def _with(operation: Operation, answer: Answer) -> Operation:
 
 
 @given(st.lists(operations(), max_size=5) | plausible())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @example([])
 def test_the_search_agrees_with_trying_every_order(told: list[Operation]) -> None:
     expected = Outcome.LINEARIZABLE if brute_force(told) else Outcome.NOT_LINEARIZABLE
@@ -97,7 +97,7 @@ def test_the_search_agrees_with_trying_every_order(told: list[Operation]) -> Non
 
 
 @given(plausible())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_what_one_register_answered_is_linearizable_however_the_calls_overlap(
     told: list[Operation],
 ) -> None:
