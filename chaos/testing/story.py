@@ -26,7 +26,7 @@ class Fate(StrEnum):
     """How an attempt ends, where it is not the one that ends well."""
 
     KILLED = "killed"
-    ROTTEN = "killed, and its newest checkpoint rots"
+    ROTTEN = "killed with two checkpoints, of which the newest rots"
     ZOMBIE = "cut off, and comes back too late"
     CRASHED = "crashes by itself"
     LATE = "its lease lapses and is renewed before anybody claims"
@@ -143,7 +143,7 @@ class Story:
         """Claim, take over, work and save; then end as fate has it."""
         start = self._claim(task)
         yield True
-        saved = self._chance.randint(0 if fate else 4, 4) if fate else 4
+        saved = self._chance.randint(2 if fate is Fate.ROTTEN else 0, 4) if fate else 4
         for step in range(start + EVERY, saved * EVERY + 1, EVERY):
             self._told(task, step - 1)
             yield True
