@@ -140,6 +140,32 @@ def invent_claim(records: Records) -> None:
     put(records, said, **{"worker-1": [*lines, line]})
 
 
+def forget_and_do_again(records: Records) -> None:
+    """A worker was told that its result is accepted; the ledger forgot, and another has it."""
+    accepted = events(records, "TASK_COMMIT_ACCEPTED")[0]
+    held: Any = accepted.data
+    for lease_id, kind in (
+        ("again", "TASK_COMMIT_ACCEPTED"),
+        ("again", "LEASE_CLAIMED"),
+        (held["lease_id"], "TASK_REQUEUED"),
+        (held["lease_id"], "LEASE_EXPIRED"),
+    ):
+        insert(records, accepted, lease_id, kind)
+    again = events(records, "LEASE_CLAIMED")[-1]
+    retell(records, again, attempt_number=held["data"]["attempt_number"] + 1)
+    records.remove(accepted)
+
+
+def refuse_a_beat(records: Records) -> None:
+    """The coordinator's log has a refusal of a lease that holds."""
+    said, claim = of(records, "said"), events(records, "LEASE_CLAIMED")[0].data
+    lines: Any = said.data["coordinator"]
+    route = "/v1alpha1/attempts/{lease_id}/heartbeat"
+    line: Any = {"event": "request", "route": route, "status": 410, "duration_ms": 0.5}
+    line |= {"lease_id": claim["lease_id"], "mono_ns": int(str(claim["mono_ns"])) + 2_000_000}
+    put(records, said, coordinator=[*lines, line])
+
+
 def resume_older(records: Records) -> None:
     for record in [r for r in records if r.kind == "checkpoints" and r.data["role"] == "main"]:
         links: Any = record.data["lineage"]
@@ -223,6 +249,11 @@ BROKEN: dict[str, tuple[Callable[[Records], None], set[str]]] = {
     "a task is lost": (lose_task, {"no_task_lost"}),
     "an answered result is gone": (forget_result, {"one_accepted_result", "answers_kept"}),
     "a claim was answered and is not there": (invent_claim, {"answers_kept"}),
+    "an answered result is done again": (
+        forget_and_do_again,
+        {"answers_kept", "lease_linearizable"},
+    ),
+    "a beat of a holder is refused": (refuse_a_beat, {"lease_linearizable"}),
     "an older checkpoint is taken over": (resume_older, {"resume_newest_valid"}),
     "steps go back": (regress, {"steps_never_regress"}),
     "a sample is repeated": (metrics(sample_chain="d"), {"samples_once", "same_as_reference"}),
