@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from chaos.history import digest
 from chaos.model import ChaosError, JobView, JsonValue, Observation
 from chaos.observe import Observer
 from chaos.ports import World
@@ -46,6 +47,24 @@ def collect(world: World, roles: Mapping[str, str], observer: Observer) -> None:
         except (ChaosError, ValueError) as error:
             history.append("note", {"text": f"no end of job {role}", "error": repr(error)})
     snapshots(world, observer, when="end")
+    _last_looks(world, observer)
+
+
+def _last_looks(world: World, observer: Observer) -> None:
+    """Ask for every event again, and for the processes that still run."""
+
+    def again() -> dict[str, JsonValue]:
+        return {"digests": {str(e["id"]): digest(e) for e in world.runtime.events_again()}}
+
+    def census() -> dict[str, JsonValue]:
+        found = world.census.processes()
+        return {"processes": {name: [*commands] for name, commands in found.items()}}
+
+    for kind, look in (("events_again", again), ("census", census)):
+        try:
+            observer.history.append(kind, look())
+        except (ChaosError, ValueError) as error:
+            observer.history.append("note", {"text": f"no {kind}", "error": repr(error)})
 
 
 def snapshots(world: World, observer: Observer, when: str) -> None:

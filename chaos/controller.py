@@ -15,13 +15,14 @@ from pathlib import Path
 
 from chaos import collect
 from chaos.disturb import Disturber
-from chaos.history import HistoryWriter
+from chaos.history import SCHEMA, HistoryWriter
 from chaos.journal import NAME as JOURNAL
 from chaos.journal import Journal, undo_all
 from chaos.load import Load
 from chaos.model import CannotRun, ChaosError, JobRequest, JsonMap, JsonValue, Observation, Undo
 from chaos.observe import POLL_S, Observer
 from chaos.ports import Fault, Machine, RunSpec
+from chaos.said import said
 from chaos.schedule import Plan
 from chaos.signals import Interrupted, Signals
 from chaos.stage import Records, claimed_again
@@ -114,7 +115,7 @@ class Controller:
         return Outcome(End.COMPLETED)
 
     def _perform(self) -> None:
-        self._history.append("run", {"run_id": self._run.run_id})
+        self._history.append("run", {"run_id": self._run.run_id, "schema": SCHEMA})
         self._history.append("plan", self._run.plan.to_json())
         self._journal.promise(Undo("stack", self._run.run_id, None, "stack_down"))
         self._say("starting the stack")
@@ -196,6 +197,7 @@ class Controller:
         logs.mkdir(exist_ok=True)
         self._world.stack.save_logs(logs)
         self._history.append("logs", collect.sequences(logs))
+        self._history.append("said", said(logs))
 
     def _remove_stack(self) -> None:
         self._say("removing the stack")

@@ -3,6 +3,7 @@
 Times are CLOCK_MONOTONIC nanoseconds, comparable between records of equal boot id.
 """
 
+import hashlib
 import json
 import os
 import threading
@@ -17,6 +18,8 @@ from typing import TextIO
 
 from chaos.model import ChaosError, JsonMap, JsonValue
 
+SCHEMA = 2
+"""2: what was said in logs, events asked for again, and the processes at the end are there."""
 JOB_ENDS = {"JOB_SUCCEEDED", "JOB_FAILED", "JOB_CANCELLED"}
 
 
@@ -136,6 +139,12 @@ class History:
             raise HistoryError(f"the history has no {kind!r} record")
         return found[-1]
 
+    @cached_property
+    def schema(self) -> int:
+        """Which records a run of this history writes, 1 where it does not say."""
+        runs = self.of("run")
+        return integer(runs[-1].get("schema")) or 1 if runs else 1
+
     def role_of(self) -> dict[str, str]:
         """Return job id -> role of the submitted jobs."""
         return {str(job["job_id"]): str(job["role"]) for job in self.of("job_submitted")}
@@ -217,6 +226,12 @@ def _event(data: JsonMap) -> Event:
         )
     except (KeyError, ValueError) as error:
         raise HistoryError(f"an event of the history is not complete: {error}") from error
+
+
+def digest(data: JsonMap) -> str:
+    """Return a digest of JSON data, whatever the order of its keys."""
+    canonical = json.dumps(dict(data), allow_nan=False, sort_keys=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
 def text(value: JsonValue) -> str | None:

@@ -9,7 +9,7 @@ from chaos.model import Finding, JsonMap, JsonValue, Landed, Verdict
 from chaos.ports import Invariant
 
 SCHEMA = "chaos_v1"
-STANDING = (
+FIRST_STANDING = (
     "history_complete",
     "logs_complete",
     "faults_landed",
@@ -22,6 +22,18 @@ STANDING = (
     "recovery_bound",
     "steady_again",
     "machine_clean",
+)
+"""What every run is judged by, also one whose history is of schema 1."""
+STANDING = (
+    *FIRST_STANDING,
+    "answers_kept",
+    "coordinator_keeps",
+    "lease_linearizable",
+    "none_starved",
+    "steps_never_regress",
+    "samples_once",
+    "loaded_bytes",
+    "no_orphan_process",
 )
 
 
@@ -68,10 +80,14 @@ class Judgement:
 
 
 def invariants_of(history: History) -> tuple[str, ...]:
-    """Return the names that a run is judged by: those of its plan, then the standing ones."""
+    """Return the names that a run is judged by: those of its plan, then the standing ones.
+
+    A history of schema 1 lacks what the later ones need, and keeps its verdict.
+    """
     named = history.one("plan")["invariants"]
     chosen = [str(name) for name in named] if isinstance(named, list) else []
-    return tuple(dict.fromkeys((*chosen, *STANDING)))
+    standing = STANDING if history.schema > 1 else FIRST_STANDING
+    return tuple(dict.fromkeys((*chosen, *standing)))
 
 
 def judge(history: History, invariants: Sequence[Invariant]) -> Judgement:

@@ -4,6 +4,7 @@ Adapters live in chaos.targets and raise `CannotRun` where the machine is at fau
 here has an in-memory twin in chaos.testing.
 """
 
+from chaos.ports.census import Census
 from chaos.ports.disks import Disks
 from chaos.ports.machine import Machine
 from chaos.ports.plugins import Fault, Invariant, Scene, Workload
@@ -11,6 +12,7 @@ from chaos.ports.values import Death, Probe, RunSpec, Stored, Toxic, WriteWindow
 from chaos.ports.world import Containers, Files, Network, Runtime, Stack, World
 
 __all__ = [
+    "Census",
     "Containers",
     "Death",
     "Disks",

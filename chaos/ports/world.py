@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from chaos.model import Checkpoint, CheckpointTree, Container, JobRequest, JobView, JsonMap, Target
+from chaos.ports.census import Census
 from chaos.ports.disks import Disks
 from chaos.ports.values import Death, Probe, Stored, Toxic, WriteWindow
 
@@ -110,6 +111,10 @@ class Runtime(Protocol):
         """Return the coordinator's events with an id above `after`, in order, as JSON."""
         ...
 
+    def events_again(self) -> tuple[JsonMap, ...]:
+        """Ask anew for every event of the submitted jobs, and return them in order, as JSON."""
+        ...
+
     def final(self, job_id: str) -> JsonMap:
         """Return {"job", "tasks", "artifacts", "metrics", "logs"} of a job, as JSON.
 
@@ -159,3 +164,4 @@ class World:
     files: Files
     runtime: Runtime
     disks: Disks
+    census: Census

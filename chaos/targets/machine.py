@@ -17,6 +17,7 @@ from docker.errors import APIError, ImageNotFound, NotFound
 from chaos.model import Audit, CannotRun, Undo, UsageError
 from chaos.ports import RunSpec, World
 from chaos.targets import command
+from chaos.targets.census import WorkerCensus
 from chaos.targets.containers import COORDINATOR, RunContainers
 from chaos.targets.containers import UNDOS as CONTAINER_UNDOS
 from chaos.targets.disks import UNDOS as DISK_UNDOS
@@ -72,9 +73,15 @@ class DockerMachine:
         project = Project(spec.run_id, spec.workers, images, spec.limits_mib)
         touching, remounting = disk_helpers(self._client, spec.run_id)
         holding = (helper, touching) if spec.limits_mib else (helper,)
-        stack = ComposeStack(containers, network, runtime, holding, project)
-        disks = VolumeDisks(touching, remounting)
-        return World(stack, containers, network, VolumeFiles(helper), runtime, disks)
+        return World(
+            stack=ComposeStack(containers, network, runtime, holding, project),
+            containers=containers,
+            network=network,
+            files=VolumeFiles(helper),
+            runtime=runtime,
+            disks=VolumeDisks(touching, remounting),
+            census=WorkerCensus(self._client, spec.run_id),
+        )
 
     def runs(self) -> tuple[str, ...]:
         """Return the run ids found on labelled containers, networks and volumes."""

@@ -106,6 +106,13 @@ class CoordinatorRuntime:
         chosen = [event for event in self._events if after < event.id <= horizon]
         return tuple(_json(event) for event in sorted(chosen, key=lambda event: event.id))
 
+    def events_again(self) -> tuple[JsonMap, ...]:
+        """Return every event of the submitted jobs, asked for anew, in order, as JSON."""
+        again = CoordinatorRuntime(self._base_url)
+        again._cursors = dict.fromkeys(self._cursors, 0)
+        again._fetch()
+        return tuple(_json(event) for event in sorted(again._events, key=lambda event: event.id))
+
     def final(self, job_id: str) -> JsonMap:
         """Return the job, its tasks, artifacts (with what their bytes hash to), metrics, logs."""
         with _answering():

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from chaos.model import Audit, Container, Undo
 from chaos.ports import Probe, RunSpec, Toxic, World
+from chaos.testing.census import FakeCensus
 from chaos.testing.disks import FakeDisks
 from chaos.testing.system import FakeSystem
 
@@ -55,7 +56,15 @@ class FakeMachine:
         system = FakeSystem(spec)
         self.systems[spec.run_id] = system
         self.disks[spec.run_id] = FakeDisks(system)
-        return World(system, system, FakeNetwork(), system, system, self.disks[spec.run_id])
+        return World(
+            stack=system,
+            containers=system,
+            network=FakeNetwork(),
+            files=system,
+            runtime=system,
+            disks=self.disks[spec.run_id],
+            census=FakeCensus(spec.workers),
+        )
 
     def runs(self) -> tuple[str, ...]:
         """Return the runs whose stack is up."""

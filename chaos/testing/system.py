@@ -3,6 +3,7 @@
 Time passes with each look at the coordinator's events, one step a look, so that nothing sleeps.
 """
 
+import json
 import threading
 import time
 from collections.abc import Mapping
@@ -83,6 +84,7 @@ class FakeSystem:
         del request
         job = FakeJob(role, f"job-{len(self.jobs):012x}")
         self.jobs[job.job_id] = job
+        self._event(job, "TASK_CREATED")
         return job.job_id
 
     def job(self, role: str, job_id: str) -> JobView:
@@ -100,6 +102,11 @@ class FakeSystem:
             for job in self.jobs.values():
                 self._advance(job)
             return tuple(self.history[after:])
+
+    def events_again(self) -> tuple[JsonMap, ...]:
+        """Return all that is in the ledger."""
+        with self.lock:
+            return tuple(self.history)
 
     def final(self, job_id: str) -> JsonMap:
         """Return the end of a job; its weights depend on its steps alone."""
@@ -273,8 +280,13 @@ class FakeSystem:
         return tuple(f"{name} is down" for name in sorted(self.down))
 
     def save_logs(self, folder: Path) -> None:
-        """Write one log."""
+        """Write a log of the coordinator, and one in which the workers tell of their claims."""
         (folder / "coordinator.log").write_text('{"seq": 1}\n', encoding="utf-8")
+        claims = [event for event in self.history if event["type"] == "LEASE_CLAIMED"]
+        lines = "".join(
+            json.dumps({**claim, "event": "lease_claimed", "data": {}}) + "\n" for claim in claims
+        )
+        (folder / "workers.log").write_text(lines, encoding="utf-8")
 
     def addresses(self) -> Mapping[str, str]:
         """Return a made-up address."""

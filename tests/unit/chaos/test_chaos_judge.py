@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from chaos.history import History, HistoryError, Record
-from chaos.judge import STANDING, invariants_of, judge
+from chaos.judge import FIRST_STANDING, STANDING, invariants_of, judge
 from chaos.model import Verdict
 from chaos.ports import Invariant
 
@@ -71,7 +71,12 @@ def test_a_history_without_a_plan_cannot_be_judged() -> None:
 
 
 def test_a_run_is_judged_by_its_own_invariants_and_the_standing_ones() -> None:
-    assert invariants_of(history()) == ("mine", *STANDING)
+    assert invariants_of(history(("run", {"schema": 2}))) == ("mine", *STANDING)
+
+
+def test_a_history_of_before_is_judged_as_it_was_then() -> None:
+    """It has nothing of what the later invariants need, and must not turn unknown."""
+    assert invariants_of(history()) == ("mine", *FIRST_STANDING)
 
 
 def test_a_planned_fault_without_a_receipt_is_listed_as_missed() -> None:
