@@ -77,7 +77,7 @@ class Controller:
         self._say = partial(_tell, say)
         self._history = HistoryWriter(run.folder / "history.jsonl")
         self._journal = Journal(run.folder / JOURNAL)
-        spec = RunSpec(run.run_id, run.plan.workers, run.plan.planted)
+        spec = RunSpec(run.run_id, run.plan.workers, run.plan.planted, variants=run.plan.variants)
         self._world = machine.world(spec)
         self._observer = Observer(self._world.runtime, self._world.files, self._history, run.poll_s)
         self._load = Load(run.jobs, self._world.runtime, self._history)
@@ -126,6 +126,12 @@ class Controller:
         self._say("waiting for the jobs to end")
         collect.drain(self._observer, self._run.plan.drain_s, self._submit_due)
         collect.collect(self._world, self._load.roles, self._observer)
+        if "no_orphan_process" in self._run.plan.invariants:
+            files = frozenset(name for job in self._run.jobs.values() for name in job.files)
+            self._guarded(
+                "listing processes",
+                lambda: collect.list_processes(self._world, files, self._history),
+            )
 
     def _become_steady(self) -> None:
         if problems := self._unsteady():

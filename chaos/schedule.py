@@ -44,8 +44,8 @@ class Experiment:
 
     `invariants` are names; every experiment is judged by the standing ones too. `quick` ones run
     in `pytest chaos/`; `order` is the place in `list`; `count` is how often its fault is repeated
-    unless a caller says otherwise, 0 where it cannot be. Modules in chaos.experiments hold one as
-    EXPERIMENT.
+    unless a caller says otherwise, 0 where it cannot be. `variants` as in `RunSpec`. Modules in
+    chaos.experiments hold one as EXPERIMENT.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Experiment:
     quick: bool = True
     drain_s: float = 120.0
     count: int = 0
+    variants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class Plan:
     invariants: tuple[str, ...]
     images: Mapping[str, str]
     count: int = 0
+    variants: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the plan as JSON."""
@@ -103,6 +105,7 @@ def describe_job(request: JobRequest) -> JsonValue:
         "starts_after": request.starts_after,
         "like": request.like,
         "expected": request.expected,
+        "no_progress_s": request.no_progress_s,
     }
 
 
@@ -177,4 +180,5 @@ def make_plan(
         invariants=experiment.invariants,
         images=dict(images),
         count=times,
+        variants=experiment.variants,
     )

@@ -6,10 +6,15 @@ here has an in-memory twin in chaos.testing.
 
 from chaos.ports.machine import Machine
 from chaos.ports.plugins import Fault, Invariant, Scene, Workload
+from chaos.ports.processes import (
+    Clocks,
+    Processes,
+)
 from chaos.ports.values import Death, Flip, Probe, RunSpec, Toxic, WriteWindow
 from chaos.ports.world import Containers, Files, Network, Runtime, Stack, World
 
 __all__ = [
+    "Clocks",
     "Containers",
     "Death",
     "Fault",
@@ -19,6 +24,7 @@ __all__ = [
     "Machine",
     "Network",
     "Probe",
+    "Processes",
     "RunSpec",
     "Runtime",
     "Scene",

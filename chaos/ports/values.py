@@ -55,8 +55,14 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """What a stack is built for; `planted` names a deliberately broken build of the runtime."""
+    """What a stack is built for; `planted` names a deliberately broken build of the runtime.
+
+    `variants` name what is different about its containers: "clock" (their wall clocks can be set),
+    "supervised" (workers are restarted below an init), "restarts" (the engine restarts them),
+    "relay" (checkpoints go through the coordinator).
+    """
 
     run_id: str
     workers: int
     planted: str | None = None
+    variants: tuple[str, ...] = ()

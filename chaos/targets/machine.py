@@ -17,10 +17,14 @@ from docker.errors import APIError, ImageNotFound, NotFound
 from chaos.model import Audit, CannotRun, Undo, UsageError
 from chaos.ports import RunSpec, World
 from chaos.targets import command
+from chaos.targets.clocks import UNDOS as CLOCK_UNDOS
+from chaos.targets.clocks import RunClocks
 from chaos.targets.containers import COORDINATOR, RunContainers
 from chaos.targets.containers import UNDOS as CONTAINER_UNDOS
 from chaos.targets.engine import RUN_KEY, UndoAction, by_labels, connect, explained
 from chaos.targets.helper import Helper, helper_image
+from chaos.targets.processes import UNDOS as PROCESS_UNDOS
+from chaos.targets.processes import RunProcesses
 from chaos.targets.proxies import SERVICE as TOXIPROXY
 from chaos.targets.proxies import UNDOS as PROXY_UNDOS
 from chaos.targets.proxies import ProxyNetwork, server_of
@@ -33,7 +37,12 @@ BUILD_TIMEOUT_S = 120.0
 REMOVAL_PASSES = 5
 PAYLOADS = ROOT / "chaos" / "payloads"
 PLANTED = "planted_"
-UNDOS: Mapping[str, UndoAction] = {**CONTAINER_UNDOS, **PROXY_UNDOS}
+UNDOS: Mapping[str, UndoAction] = {
+    **CONTAINER_UNDOS,
+    **PROXY_UNDOS,
+    **PROCESS_UNDOS,
+    **CLOCK_UNDOS,
+}
 """What each adapter can put right again, besides the removal of the whole stack."""
 STANDING_STACK = "stack"
 """Value of the run label where the stack was started by hand: never part of a chaos run."""
@@ -49,7 +58,7 @@ class DockerMachine:
     def images(self, planted: str | None) -> Mapping[str, str]:
         """Return image name -> digest of all that a run needs; CannotRun says what is missing."""
         _check_disk(self._client.info().get("DockerRootDir", "/"))
-        names = [*_images().values(), helper_image()]
+        names = [*_images().values()]
         digests = {name: self._digest(name) for name in names}
         if planted is not None:
             _build_planted(planted)
@@ -67,9 +76,17 @@ class DockerMachine:
         images = _images()
         if spec.planted is not None:
             images["FLASHML_RUNTIME_IMAGE"] = _planted_image(spec.planted)
-        project = Project(spec.run_id, spec.workers, images)
+        project = Project(spec.run_id, spec.workers, images, spec.variants)
         stack = ComposeStack(containers, network, runtime, helper, project)
-        return World(stack, containers, network, VolumeFiles(helper), runtime)
+        return World(
+            stack,
+            containers,
+            network,
+            VolumeFiles(helper),
+            runtime,
+            processes=RunProcesses(self._client, spec.run_id, containers, helper),
+            clocks=RunClocks(self._client, spec.run_id, containers),
+        )
 
     def runs(self) -> tuple[str, ...]:
         """Return the run ids found on labelled containers, networks and volumes."""
@@ -158,6 +175,7 @@ def _images() -> dict[str, str]:
     defaults = {
         "FLASHML_RUNTIME_IMAGE": "flashruntime/runtime:local",
         "FLASHML_TOXIPROXY_IMAGE": "flashruntime/toxiproxy:local",
+        "FLASHML_HELPER_IMAGE": helper_image(),
     }
     return {variable: os.environ.get(variable) or name for variable, name in defaults.items()}
 

@@ -16,6 +16,9 @@ from chaos.targets.proxies import ProxyNetwork
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ("compose.yaml", "docker/compose.chaos.yaml")
+VARIANT = "docker/compose.{}.yaml"
+FIRST = {"clock": "clock"}
+"""Services that run to their end before anything else starts, by variant."""
 PORT_VARIABLES = ("FLASHML_PORT", "FLASHML_CLIENTS_PORT", "FLASHML_TOXIPROXY_PORT")
 PORT_TAKEN = re.compile(r"address already in use|port is already allocated", re.IGNORECASE)
 NO_ADDRESSES = "non-overlapping IPv4 address pool"
@@ -46,11 +49,16 @@ def free_ports() -> dict[str, str]:
     return dict(zip(PORT_VARIABLES, ports, strict=True))
 
 
-def compose(project: str, verb: tuple[str, ...], variables: Mapping[str, str]) -> None:
+def compose(
+    project: str,
+    verb: tuple[str, ...],
+    variables: Mapping[str, str],
+    files: tuple[str, ...] = FILES,
+) -> None:
     """Run one compose command; raise CannotRun with its last words, PortTaken for a port."""
-    files = [word for name in FILES for word in ("--file", str(ROOT / name))]
+    named = [word for name in files for word in ("--file", str(ROOT / name))]
     words = ["compose", "--ansi", "never", "--project-name", project]
-    words += ["--project-directory", str(ROOT), *files, *verb]
+    words += ["--project-directory", str(ROOT), *named, *verb]
     ended = command.run(words, variables, UP_TIMEOUT_S)
     if ended.exit_code != 0:
         raise failure(verb[0], ended)
@@ -147,7 +155,15 @@ class ComposeStack:
 class Project:
     """The compose project of one run."""
 
-    def __init__(self, run_id: str, workers: int, images: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        workers: int,
+        images: Mapping[str, str],
+        variants: tuple[str, ...] = (),
+    ) -> None:
+        self._files = (*FILES, *(VARIANT.format(name) for name in variants))
+        self._first = [FIRST[name] for name in variants if name in FIRST]
         self.name = f"flashruntime-{run_id}".lower()
         self.workers = worker_services(workers)
         self._variables = {"FLASHML_RUN_ID": run_id, **images}
@@ -162,6 +178,9 @@ class Project:
 
     def _up(self, ports: Mapping[str, str]) -> None:
         """Run compose; images are never built or pulled here."""
+        told = {**self._variables, **ports}
+        for service in self._first:
+            compose(self.name, ("run", "--rm", "--no-deps", "-T", service), told, self._files)
         services = (COORDINATOR, TOXIPROXY, *self.workers)
         verb = ("up", "--detach", "--no-deps", "--no-build", "--pull", "never", *services)
-        compose(self.name, verb, {**self._variables, **ports})
+        compose(self.name, verb, told, self._files)

@@ -1,6 +1,7 @@
 """In-memory twins of the ports: a machine without containers, on which nothing sleeps."""
 
 from chaos.testing.machine import FakeMachine, FakeNetwork
+from chaos.testing.processes import FakeClocks, FakeProcesses
 from chaos.testing.system import FakeJob, FakeSystem
 
-__all__ = ["FakeJob", "FakeMachine", "FakeNetwork", "FakeSystem"]
+__all__ = ["FakeClocks", "FakeJob", "FakeMachine", "FakeNetwork", "FakeProcesses", "FakeSystem"]

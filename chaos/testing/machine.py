@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from chaos.model import Audit, Container, Undo
 from chaos.ports import Probe, RunSpec, Toxic, World
+from chaos.testing.processes import FakeClocks, FakeProcesses
 from chaos.testing.system import FakeSystem
 
 
@@ -40,6 +41,8 @@ class FakeMachine:
 
     def __init__(self) -> None:
         self.systems: dict[str, FakeSystem] = {}
+        self.processes: dict[str, FakeProcesses] = {}
+        self.clocks: dict[str, FakeClocks] = {}
         self.undone: list[Undo] = []
         self.failing: set[str] = set()
 
@@ -52,7 +55,11 @@ class FakeMachine:
         """Return a world whose stack is counted as soon as it starts."""
         system = FakeSystem(spec)
         self.systems[spec.run_id] = system
-        return World(system, system, FakeNetwork(), system, system)
+        processes = self.processes[spec.run_id] = FakeProcesses(system)
+        clocks = self.clocks[spec.run_id] = FakeClocks()
+        return World(
+            system, system, FakeNetwork(), system, system, processes=processes, clocks=clocks
+        )
 
     def runs(self) -> tuple[str, ...]:
         """Return the runs whose stack is up."""
@@ -70,6 +77,8 @@ class FakeMachine:
             system.is_up = False
         elif undo.action == "start_container":
             system.down.discard(str(undo.args["service"]))
+        self.processes[undo.run_id].undo(undo.action, undo.args)
+        self.clocks[undo.run_id].undo(undo.action, undo.args)
 
     def audit(self, run_id: str) -> Audit:
         """Return the containers of a stack that is still up."""

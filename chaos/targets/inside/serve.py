@@ -5,11 +5,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from chaos.targets.inside import flip, probe, tree, watch
+from chaos.targets.inside import clock, evidence, flip, probe, processes, tree, watch
 
 SCRIPTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "clock": clock.answer,
+    "evidence": evidence.answer,
     "flip": flip.answer,
     "probe": probe.answer,
+    "processes": processes.answer,
     "tree": tree.answer,
     "watch": watch.answer,
 }
