@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from chaos import registry
+from chaos.controller import Controller, Run
 from chaos.faults import (
     app_crash,
     app_strain,
@@ -21,6 +23,7 @@ from chaos.faults import (
 from chaos.model import (
     Action,
     Checkpoint,
+    JobRequest,
     JobView,
     JsonMap,
     Landed,
@@ -33,6 +36,8 @@ from chaos.model import (
 )
 from chaos.ports import RunSpec
 from chaos.ports.processes import ClockReading, Process, Usage
+from chaos.schedule import Experiment, make_plan
+from chaos.targets import stack
 from chaos.testing import FakeMachine
 
 RUN, TASK, LEASE = "run-1", "job-1-00000", "lease-1"
@@ -361,3 +366,35 @@ def test_a_strain_lands_where_enough_of_it_was_done(
 
 def test_a_strain_of_an_attempt_that_does_not_end_is_missed(stage: Any) -> None:
     assert fire(app_strain.FAULT, stage(mode="flood", at_least=1)).landed is Landed.MISSED
+
+
+def test_a_run_that_is_judged_by_its_processes_lists_them_at_the_end(harness: Any) -> None:
+    """Again where a job's own is left: what was killed may take a moment to go."""
+    jobs = {"main": JobRequest("m", ("python3", "t.py"), files={"t.py": b""})}
+    experiment = Experiment("e", "", "w", lambda draw: (), ("no_orphan_process",), drain_s=20.0)
+    plan = make_plan(experiment, 1, 2, jobs, images={})
+    run = Run(RUN, harness.folder, plan, jobs, lambda: False, poll_s=0.001, steady_s=0.2)
+    controller = Controller(harness.machine, {}, run, harness.said.append)
+    left = (Process(1001, 7, 1, "python3 t.py"),)
+    harness.machine.processes[RUN].listings["worker-1"] = [left, ()]
+    controller.carry_out()
+    listed = harness.history.one("processes")["containers"]
+    assert listed == [{"service": f"worker-{n}", "commands": []} for n in (1, 2)]
+
+
+def test_each_variant_is_a_file_of_the_composition_and_may_run_something_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+    monkeypatch.setattr(
+        stack, "compose", lambda name, verb, told, files: asked.append((verb, files))
+    )
+    variants = {name for each in registry.experiments() for name in each.variants}
+    assert {"clock", "supervised", "restarts", "relay"} <= variants
+    for variant in sorted(variants):
+        asked.clear()
+        stack.Project("r", 1, {}, variants=(variant,)).up_on_free_ports()
+        *first, up = asked
+        assert [verb[-1] for verb, _ in first] == (["clock"] if variant == "clock" else [])
+        assert up[0][0] == "up"
+        assert (stack.ROOT / up[1][-1]).is_file()
