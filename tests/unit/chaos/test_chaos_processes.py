@@ -368,8 +368,11 @@ def test_a_strain_of_an_attempt_that_does_not_end_is_missed(stage: Any) -> None:
     assert fire(app_strain.FAULT, stage(mode="flood", at_least=1)).landed is Landed.MISSED
 
 
-def test_a_run_that_is_judged_by_its_processes_lists_them_at_the_end(harness: Any) -> None:
+def test_a_run_that_is_judged_by_its_processes_lists_them_at_the_end(
+    harness: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Again where a job's own is left: what was killed may take a moment to go."""
+    monkeypatch.setattr("chaos.collect.TICK_S", 0.001)
     jobs = {"main": JobRequest("m", ("python3", "t.py"), files={"t.py": b""})}
     experiment = Experiment("e", "", "w", lambda draw: (), ("no_orphan_process",), drain_s=20.0)
     plan = make_plan(experiment, 1, 2, jobs, images={})
