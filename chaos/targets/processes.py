@@ -124,7 +124,8 @@ class RunProcesses:
     def limits(self, container: Container) -> JsonMap:
         """Return its limits of memory and CPU as the arguments of the undo `restore_limits`.
 
-        The engine cannot take a limit of memory away: none is as much as the machine has.
+        The engine cannot take a limit of memory or swap away: none is as much as the machine has,
+        and the same again of swap.
         """
         host = self._inspect(container)["HostConfig"]
         memory = int(host["Memory"]) or int(self._info("MemTotal"))
@@ -132,7 +133,7 @@ class RunProcesses:
         return {
             "service": container.service,
             "memory": memory,
-            "memory_swap": swap if swap >= memory else -1,
+            "memory_swap": swap if swap >= memory else 2 * memory,
             "cpu_quota": int(host["CpuQuota"]) or NO_QUOTA,
         }
 
