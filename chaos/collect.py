@@ -4,15 +4,17 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from chaos.history import digest
+from chaos.history import HistoryWriter, digest
 from chaos.model import ChaosError, JobView, JsonValue, Observation
 from chaos.observe import Observer
 from chaos.ports import World
 
 TICK_S = 0.5
 MAX_GAPS = 20
+ENDING_S = 5.0
+"""For what ends after its job: the worker kills it, and the kernel takes it down."""
 
 
 def drain(observer: Observer, timeout_s: float, submit_due: Callable[[], bool]) -> None:
@@ -47,24 +49,38 @@ def collect(world: World, roles: Mapping[str, str], observer: Observer) -> None:
         except (ChaosError, ValueError) as error:
             history.append("note", {"text": f"no end of job {role}", "error": repr(error)})
     snapshots(world, observer, when="end")
-    _last_looks(world, observer)
+    _ask_again(world, observer)
 
 
-def _last_looks(world: World, observer: Observer) -> None:
-    """Ask for every event again, and for the processes that still run."""
+def _ask_again(world: World, observer: Observer) -> None:
+    """Ask for every event again."""
+    try:
+        again = {str(event["id"]): digest(event) for event in world.runtime.events_again()}
+        observer.history.append("events_again", {"digests": {**again}})
+    except (ChaosError, ValueError) as error:
+        observer.history.append("note", {"text": "no events_again", "error": repr(error)})
 
-    def again() -> dict[str, JsonValue]:
-        return {"digests": {str(e["id"]): digest(e) for e in world.runtime.events_again()}}
 
-    def census() -> dict[str, JsonValue]:
-        found = world.census.processes()
-        return {"processes": {name: [*commands] for name, commands in found.items()}}
+def list_processes(world: World, files: frozenset[str], history: HistoryWriter) -> None:
+    """Write down what the workers run; look again, for a while, where a job's own is left.
 
-    for kind, look in (("events_again", again), ("census", census)):
-        try:
-            observer.history.append(kind, look())
-        except (ChaosError, ValueError) as error:
-            observer.history.append("note", {"text": f"no {kind}", "error": repr(error)})
+    `files` are the names of the jobs' own files, by which their processes are known.
+    """
+    deadline = time.monotonic() + ENDING_S
+    while True:
+        containers = [_listed(world, node_id) for node_id in world.runtime.nodes()]
+        commands = [str(each) for _, found in containers for each in found]
+        words = {PurePosixPath(word).name for each in commands for word in each.split()}
+        if not words & files or time.monotonic() > deadline:
+            break
+        time.sleep(TICK_S)
+    told: list[JsonValue] = [{"service": name, "commands": found} for name, found in containers]
+    history.append("processes", {"containers": told}, source="host")
+
+
+def _listed(world: World, node_id: str) -> tuple[str, list[JsonValue]]:
+    container = world.containers.of_node(node_id)
+    return container.service, [each.command for each in world.processes.listing(container)]
 
 
 def snapshots(world: World, observer: Observer, when: str) -> None:

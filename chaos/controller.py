@@ -79,7 +79,7 @@ class Controller:
         self._history = HistoryWriter(run.folder / "history.jsonl")
         self._journal = Journal(run.folder / JOURNAL)
         plan = run.plan
-        spec = RunSpec(run.run_id, plan.workers, plan.planted, plan.limits_mib)
+        spec = RunSpec(run.run_id, plan.workers, plan.planted, plan.limits_mib, plan.variants)
         self._world = machine.world(spec)
         self._observer = Observer(self._world.runtime, self._world.files, self._history, run.poll_s)
         self._load = Load(run.jobs, self._world.runtime, self._history)
@@ -128,6 +128,10 @@ class Controller:
         self._say("waiting for the jobs to end")
         collect.drain(self._observer, self._run.plan.drain_s, self._submit_due)
         collect.collect(self._world, self._load.roles, self._observer)
+        files = frozenset(name for job in self._run.jobs.values() for name in job.files)
+        self._guarded(
+            "listing processes", lambda: collect.list_processes(self._world, files, self._history)
+        )
 
     def _become_steady(self) -> None:
         if problems := self._unsteady():

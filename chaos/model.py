@@ -171,7 +171,8 @@ class JobRequest:
     """A job as a user would submit it: one command, with files placed beside it.
 
     `task_params` make one task each. It is submitted once the job `starts_after` has ended. `like`
-    names the job that nobody disturbs and whose results must be the same.
+    names the job that nobody disturbs and whose results must be the same. An attempt without
+    progress for `no_progress_s` hangs.
     """
 
     name: str
@@ -186,6 +187,7 @@ class JobRequest:
     starts_after: str | None = None
     like: str | None = None
     expected: str = "SUCCEEDED"
+    no_progress_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,8 @@ class Experiment:
 
     `invariants` are names; every experiment is judged by the standing ones too. `quick` ones run
     in `pytest chaos/`; `order` is the place in `list`; `count` is how often its fault is repeated
-    unless a caller says otherwise, 0 where it cannot be. `limits_mib` as in `RunSpec`. Modules in
+    unless a caller says otherwise, 0 where it cannot be. `limits_mib` and `variants` are those of
+    `RunSpec`. Modules in
     chaos.experiments hold one as EXPERIMENT.
     """
 
@@ -59,6 +60,7 @@ class Experiment:
     drain_s: float = 120.0
     count: int = 0
     limits_mib: Mapping[str, int] = field(default_factory=dict)
+    variants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class Plan:
     images: Mapping[str, str]
     count: int = 0
     limits_mib: Mapping[str, int] = field(default_factory=dict)
+    variants: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the plan as JSON."""
@@ -105,6 +108,7 @@ def describe_job(request: JobRequest) -> JsonValue:
         "starts_after": request.starts_after,
         "like": request.like,
         "expected": request.expected,
+        "no_progress_s": request.no_progress_s,
     }
 
 
@@ -180,4 +184,5 @@ def make_plan(
         images=dict(images),
         count=times,
         limits_mib=dict(experiment.limits_mib),
+        variants=experiment.variants,
     )

@@ -13,7 +13,8 @@ COMPARED = ("ended_by", "exit_code", "signal", "error_type")
 class AppCrash:
     """Parameters `ended_by`, `exit_code`, `signal`, `error_type`: those given must be seen.
 
-    Landed where the worker that waited for the process reports such an end of the first attempt.
+    Landed where the worker that waited for the process reports such an end of the first attempt
+    and, with `mode`, the file that the payload wrote on the volume before it crashed says the same.
     """
 
     kind: str = "app_crash"
@@ -37,13 +38,18 @@ class AppCrash:
         if failure is None:
             return Receipt(Landed.MISSED, {**fired, "reason": "no attempt failed in time"})
         seen = mapping(mapping(failure.get("data")).get("evidence"))
-        params = scene.action.params
+        params, lease_id = scene.action.params, text(failure.get("lease_id"))
         wrong = [name for name in COMPARED if name in params and seen.get(name) != params[name]]
+        mode = params.get("mode")
+        written = scene.world.processes.evidence(str(lease_id)) if mode is not None else None
+        if mode is not None and (written or {}).get("mode") != mode:
+            wrong.append("mode")
         evidence: JsonMap = {
             **fired,
-            "lease_id": text(failure.get("lease_id")),
+            "lease_id": lease_id,
             "step": integer(seen.get("step")),
             "seen": {name: seen.get(name) for name in COMPARED},
+            "written": dict(written) if written is not None else None,
             "differs": [*wrong],
         }
         landed = Landed.MISSED if wrong else Landed.LANDED

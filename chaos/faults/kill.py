@@ -1,40 +1,58 @@
-"""A signal that ends the target's container, through the engine."""
+"""A signal that ends the target's container: through the engine, or from the host's side.
+
+After the engine's own kill its restart policy rests; a signal from the host's side leaves it in
+force.
+"""
 
 import time
 from dataclasses import dataclass
 
 from chaos.history import integer, text
 from chaos.model import Container, JsonMap, Landed, NoTarget, Receipt
-from chaos.ports import Scene
+from chaos.ports import Processes, Scene
+from chaos.ports.processes import ContainerState, as_evidence, as_json, container_in
 
 DEATH_TIMEOUT_S = 10.0
-EXIT_CODES = {"SIGKILL": 137, "SIGTERM": 143, "SIGSEGV": 139}
+ENGINE, HOST = "engine", "host"
+EXIT_CODES = {"SIGKILL": (137,), "SIGTERM": (143, 0), "SIGSEGV": (139,)}
+"""A process that answers SIGTERM may end well: the runtime's own do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Parameter `signal` (SIGKILL unless given); landed where the engine reports that death."""
+    """Parameters `signal` (SIGKILL unless given), `via` ("engine" or "host") and `process`.
+
+    `process` is "first" or, below an init, "main": the first one that this started. Landed where
+    the engine reports that death, and the container's process is another one, or none.
+    """
 
     kind: str = "kill"
 
     def undo(self, scene: Scene) -> tuple[tuple[str, JsonMap], ...]:
-        """Start the container again: the engine's restart policy does not, after such a kill."""
+        """Start the container again: the engine's restart policy does not, after its own kill."""
         return (("start_container", {"service": _container(scene).service}),)
 
     def fire(self, scene: Scene) -> JsonMap:
         """Send the signal."""
         target, container = scene.target(), _container(scene)
-        since_ns = time.monotonic_ns()
         signal = text(scene.action.params.get("signal")) or "SIGKILL"
-        scene.world.containers.kill(container, signal)
+        via = text(scene.action.params.get("via")) or ENGINE
+        before = scene.world.processes.state(container)
+        since_ns = time.monotonic_ns()
+        if via == HOST:
+            _from_host(scene, container, before, signal)
+        else:
+            scene.world.containers.kill(container, signal)
         death = scene.world.containers.wait_death(container, since_ns, DEATH_TIMEOUT_S)
         return {
-            "service": container.service,
-            "container_id": container.container_id,
+            **as_json(container),
             "node_id": target.node_id,
             "lease_id": target.lease_id,
             "signal": signal,
+            "via": via,
             "at_ns": since_ns,
+            "pid": before.pid,
+            "started_at": before.started_at,
             "died_ns": death.at_ns if death else None,
             "exit_code": death.exit_code if death else None,
         }
@@ -44,15 +62,48 @@ class Kill:
 
         It takes effect with the call: on a busy machine the engine tells of a death long after it.
         """
-        expected = EXIT_CODES.get(str(fired["signal"]))
-        died = fired["exit_code"] is not None
-        landed = Landed.LANDED if died and fired["exit_code"] == expected else Landed.MISSED
+        expected = EXIT_CODES.get(str(fired["signal"]), ())
+        died, since_ns = fired["exit_code"] is not None, integer(fired["at_ns"]) or 0
+        container, processes = container_in(fired), scene.world.processes
+        after = processes.state(container)
+        changed = (after.pid, after.started_at) != (fired["pid"], fired["started_at"])
+        evidence: JsonMap = {
+            **fired,
+            "expected_exit_code": [*expected],
+            "told": as_evidence(processes.told(container, since_ns)),
+            "pid_after": after.pid,
+            "started_at_after": after.started_at,
+            "restarts": after.restarts,
+        }
         return Receipt(
-            landed,
-            {**fired, "expected_exit_code": expected},
-            took_effect_ns=integer(fired["at_ns"]) if died else None,
+            _landed(fired["exit_code"] in expected, died=died, changed=changed),
+            evidence,
+            took_effect_ns=since_ns if died else None,
             lost_lease_id=text(fired["lease_id"]) if died else None,
         )
+
+
+def _landed(expected: bool, *, died: bool, changed: bool) -> Landed:
+    if died and not changed:
+        return Landed.INCONCLUSIVE
+    return Landed.LANDED if died and expected else Landed.MISSED
+
+
+def _from_host(scene: Scene, container: Container, state: ContainerState, signal: str) -> None:
+    """Signal the process; where the container is paused, let it go on, so that it can die."""
+    processes = scene.world.processes
+    which = text(scene.action.params.get("process")) or "first"
+    pid = state.pid if which == "first" else _main(processes, container, state.pid)
+    processes.signal(container, pid, signal)
+    if state.paused:
+        scene.world.containers.start(container)
+
+
+def _main(processes: Processes, container: Container, first: int) -> int:
+    started = [found.pid for found in processes.listing(container) if found.parent == first]
+    if not started:
+        raise NoTarget(f"the first process of {container.service} has started no other")
+    return started[0]
 
 
 def _container(scene: Scene) -> Container:

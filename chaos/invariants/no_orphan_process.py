@@ -1,49 +1,49 @@
-"""Once its job has ended, no process of it is left in a worker."""
+"""No process of a job outlives its attempt: not a child, not an agent that was killed."""
 
-from chaos.history import History, HistoryError, mapping
+from pathlib import PurePosixPath
+
+from chaos.history import History, items, mapping
 from chaos.model import Verdict
 from chaos.ports import Invariant
 from chaos.words import counted
 
-ENDED = {"SUCCEEDED", "FAILED", "CANCELLED"}
-
 
 def judge(history: History) -> tuple[Verdict, str]:
-    """Look for what tells a job's processes among the command lines seen at the end."""
-    found = mapping(history.one("census").get("processes"))
-    if not found:
-        return Verdict.UNKNOWN, "no worker could be looked into"
-    marks = _marks(history)
-    left = [
-        f"{worker}: {command}"
-        for worker, commands in found.items()
-        for command in map(str, commands if isinstance(commands, list) else [])
-        if any(mark in command for mark in marks)
-    ]
-    states = {role: _state(history, role) for role in history.role_of().values()}
-    if left and (running := [role for role, state in states.items() if state not in ENDED]):
-        return Verdict.UNKNOWN, f"{', '.join(running)} had not ended: {'; '.join(left)}"
-    if left:
-        return Verdict.VIOLATED, f"still running: {'; '.join(left)}"
-    processes = sum(len(each) for each in found.values() if isinstance(each, list))
-    told = f"{counted(processes, 'process')} in {counted(len(found), 'worker')}"
-    return Verdict.VALID, f"{told.replace('processs', 'processes')}, none of a job"
+    """Look for a job's own file in the command lines of the workers after all jobs had ended.
+
+    What a killed agent had started must be gone too: the fault's receipt tells what was left.
+    """
+    for receipt in history.of("fault_receipt"):
+        left = mapping(receipt.get("evidence")).get("left")
+        if receipt.get("kind") == "kill_agent" and left:
+            return Verdict.VIOLATED, f"{receipt['fault_id']}: its agent is dead, yet {left} ran"
+    listed = history.of("processes")
+    if not listed:
+        return Verdict.UNKNOWN, "nobody looked at the processes after the jobs had ended"
+    ends = [mapping(history.final(role)["job"]).get("state") for role in history.role_of().values()]
+    if not all(state in {"SUCCEEDED", "FAILED", "CANCELLED"} for state in ends):
+        return Verdict.UNKNOWN, "a job had not ended when the processes were listed"
+    files = _files(history)
+    containers = items(listed[-1].get("containers"))
+    if not containers:
+        return Verdict.UNKNOWN, "no worker was there to be looked at"
+    for each in containers:
+        found = each.get("commands")
+        commands = [str(command) for command in found] if isinstance(found, list) else []
+        if orphans := [command for command in commands if _names(command) & files]:
+            told = f"{each.get('service')} still runs {len(orphans)} of a job that has ended"
+            return Verdict.VIOLATED, f"{told}: {orphans[0]}"
+    return Verdict.VALID, f"{counted(len(containers), 'worker')}, and no process of any job left"
 
 
-def _state(history: History, role: str) -> str:
-    return str(mapping(history.final(role).get("job")).get("state"))
+def _files(history: History) -> set[str]:
+    """Return the names of the files that the jobs' commands name."""
+    jobs = mapping(history.one("plan")["jobs"])
+    return {name for job in jobs.values() for name in mapping(mapping(job).get("files"))}
 
 
-def _marks(history: History) -> set[str]:
-    """Return what tells a job's processes: names of its files, of a job without any its command."""
-    marks: set[str] = set()
-    for job in map(mapping, mapping(history.one("plan").get("jobs")).values()):
-        command = job.get("command")
-        words = [" ".join(map(str, command))] if isinstance(command, list) else []
-        marks |= set(mapping(job.get("files")) or words)
-    if not marks:
-        raise HistoryError("the plan does not say by what a job's processes are known")
-    return marks
+def _names(command: str) -> set[str]:
+    return {PurePosixPath(word).name for word in command.split()}
 
 
 INVARIANT = Invariant("no_orphan_process", judge)

@@ -83,6 +83,13 @@ def write_outputs(args: argparse.Namespace, folder: Path) -> None:
         (folder / f"output-{number}.bin").write_bytes(data)
 
 
+def leave(args: argparse.Namespace, attempt: Attempt, line: Line, step: int) -> None:
+    """Save what the notice leaves time for, and end as one does who was asked to."""
+    if step % args.every:
+        attempt.save(step, {"line.json": line.dump(), **ballast(args, step)})
+    raise SystemExit(128 + signal.SIGTERM)
+
+
 def crash(args: argparse.Namespace, attempt: Attempt, step: int) -> None:
     """End this process as it was armed to."""
     attempt.event("crash", how=args.crash, step=step)
@@ -114,6 +121,7 @@ def main() -> None:
         importlib.import_module("a_module_that_nobody_installed")
     attempt, line = Attempt.from_env(), Line(args.seed * 1000 + args.trial)
     armed = args.crash != "none" and os.environ.get("FLASHML_RESTART_COUNT", "0") == "0"
+    attempt.install_notice()
     start = resume(args, attempt, line)
     loss = 0.0
     for step in range(start + 1, args.steps + 1):
@@ -121,6 +129,8 @@ def main() -> None:
         if step % args.every == 0:
             attempt.save(step, {"line.json": line.dump(), **ballast(args, step)})
         attempt.report(step)
+        if attempt.notice.is_set():
+            leave(args, attempt, line, step)
         if armed and step >= args.crash_at:
             crash(args, attempt, step)
     write_outputs(args, attempt.settings.output_dir)

@@ -4,15 +4,15 @@ Adapters live in chaos.targets and raise `CannotRun` where the machine is at fau
 here has an in-memory twin in chaos.testing.
 """
 
-from chaos.ports.census import Census
 from chaos.ports.disks import Disks
 from chaos.ports.machine import Machine
 from chaos.ports.plugins import Fault, Invariant, Scene, Workload
+from chaos.ports.processes import Clocks, Processes
 from chaos.ports.values import Death, Probe, RunSpec, Stored, Toxic, WriteWindow
 from chaos.ports.world import Containers, Files, Network, Runtime, Stack, World
 
 __all__ = [
-    "Census",
+    "Clocks",
     "Containers",
     "Death",
     "Disks",
@@ -22,6 +22,7 @@ __all__ = [
     "Machine",
     "Network",
     "Probe",
+    "Processes",
     "RunSpec",
     "Runtime",
     "Scene",

@@ -58,9 +58,13 @@ class RunSpec:
     """What a stack is built for; `planted` names a deliberately broken build of the runtime.
 
     `limits_mib` gives volumes a size of their own (volume -> MiB); where any has one, all have.
+    `variants` name what is different about its containers: "clock" (their wall clocks can be set),
+    "supervised" (workers are restarted below an init), "restarts" (the engine restarts them),
+    "relay" (checkpoints go through the coordinator).
     """
 
     run_id: str
     workers: int
     planted: str | None = None
     limits_mib: Mapping[str, int] = field(default_factory=dict)
+    variants: tuple[str, ...] = ()

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Protocol
 
 from chaos.model import Checkpoint, CheckpointTree, Container, JobRequest, JobView, JsonMap, Target
-from chaos.ports.census import Census
 from chaos.ports.disks import Disks
+from chaos.ports.processes import Clocks, Processes
 from chaos.ports.values import Death, Probe, Stored, Toxic, WriteWindow
 
 
@@ -164,4 +164,5 @@ class World:
     files: Files
     runtime: Runtime
     disks: Disks
-    census: Census
+    processes: Processes
+    clocks: Clocks

@@ -67,21 +67,29 @@ class RunContainers:
         The labels are read before, not in the same instant as the signal: a caller that waits for
         a window of milliseconds resolves its target first.
         """
-        self._refuse_foreign(container)
+        self.refuse_foreign(container)
         try:
             self._client.api.kill(container.container_id, signal)
         except NotFound as error:
             raise NoTarget(f"container of {container.service} is gone") from error
         except APIError as error:
-            if error.status_code != 409:
+            if "is paused" in str(error.explanation):
+                self._kill_paused(container, signal)
+            elif error.status_code != 409:
                 raise CannotRun(f"kill of {container.service}: {error.explanation}") from error
+
+    def _kill_paused(self, container: Container, signal: str) -> None:
+        """Some engines refuse to kill what is paused: let it go on, and kill it then."""
+        with explained(f"kill of {container.service}, which is paused"):
+            self._client.api.unpause(container.container_id)
+            self._client.api.kill(container.container_id, signal)
 
     def pause(self, container: Container) -> None:
         """Freeze every process of a container; one that is not running cannot be.
 
         The kernel gives up where a process forks just then (runc: "unable to freeze"): once more.
         """
-        self._refuse_foreign(container)
+        self.refuse_foreign(container)
         with explained(f"pause of {container.service}"):
             for tries_left in reversed(range(FREEZE_TRIES)):
                 try:
@@ -162,7 +170,8 @@ class RunContainers:
             raise NoTarget(f"container of {container.service} is gone") from error
         return attrs
 
-    def _refuse_foreign(self, container: Container) -> None:
+    def refuse_foreign(self, container: Container) -> None:
+        """Raise NotOurs unless it carries the labels of this run."""
         labels = self._inspect(container)["Config"]["Labels"] or {}
         if labels.get(OWNER_KEY) != OWNER or labels.get(RUN_KEY) != self._run_id:
             raise NotOurs(

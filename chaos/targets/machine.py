@@ -17,13 +17,16 @@ from docker.errors import APIError, ImageNotFound, NotFound
 from chaos.model import Audit, CannotRun, Undo, UsageError
 from chaos.ports import RunSpec, World
 from chaos.targets import command
-from chaos.targets.census import WorkerCensus
+from chaos.targets.clocks import UNDOS as CLOCK_UNDOS
+from chaos.targets.clocks import RunClocks
 from chaos.targets.containers import COORDINATOR, RunContainers
 from chaos.targets.containers import UNDOS as CONTAINER_UNDOS
 from chaos.targets.disks import UNDOS as DISK_UNDOS
 from chaos.targets.disks import VolumeDisks, disk_helpers
 from chaos.targets.engine import RUN_KEY, UndoAction, by_labels, connect, explained
 from chaos.targets.helper import Helper, helper_image
+from chaos.targets.processes import UNDOS as PROCESS_UNDOS
+from chaos.targets.processes import RunProcesses
 from chaos.targets.proxies import SERVICE as TOXIPROXY
 from chaos.targets.proxies import UNDOS as PROXY_UNDOS
 from chaos.targets.proxies import ProxyNetwork, server_of
@@ -36,7 +39,13 @@ BUILD_TIMEOUT_S = 120.0
 REMOVAL_PASSES = 5
 PAYLOADS = ROOT / "chaos" / "payloads"
 PLANTED = "planted_"
-UNDOS: Mapping[str, UndoAction] = {**CONTAINER_UNDOS, **PROXY_UNDOS, **DISK_UNDOS}
+UNDOS: Mapping[str, UndoAction] = {
+    **CONTAINER_UNDOS,
+    **PROXY_UNDOS,
+    **DISK_UNDOS,
+    **PROCESS_UNDOS,
+    **CLOCK_UNDOS,
+}
 """What each adapter can put right again, besides the removal of the whole stack."""
 STANDING_STACK = "stack"
 """Value of the run label where the stack was started by hand: never part of a chaos run."""
@@ -52,7 +61,7 @@ class DockerMachine:
     def images(self, planted: str | None) -> Mapping[str, str]:
         """Return image name -> digest of all that a run needs; CannotRun says what is missing."""
         _check_disk(self._client.info().get("DockerRootDir", "/"))
-        names = [*_images().values(), helper_image()]
+        names = [*_images().values()]
         digests = {name: self._digest(name) for name in names}
         if planted is not None:
             _build_planted(planted)
@@ -70,7 +79,7 @@ class DockerMachine:
         images = _images()
         if spec.planted is not None:
             images["FLASHML_RUNTIME_IMAGE"] = _planted_image(spec.planted)
-        project = Project(spec.run_id, spec.workers, images, spec.limits_mib)
+        project = Project(spec.run_id, spec.workers, images, spec.limits_mib, spec.variants)
         touching, remounting = disk_helpers(self._client, spec.run_id)
         holding = (helper, touching) if spec.limits_mib else (helper,)
         return World(
@@ -80,7 +89,8 @@ class DockerMachine:
             files=VolumeFiles(helper),
             runtime=runtime,
             disks=VolumeDisks(touching, remounting),
-            census=WorkerCensus(self._client, spec.run_id),
+            processes=RunProcesses(self._client, spec.run_id, containers, helper),
+            clocks=RunClocks(self._client, spec.run_id, containers),
         )
 
     def runs(self) -> tuple[str, ...]:
@@ -170,6 +180,7 @@ def _images() -> dict[str, str]:
     defaults = {
         "FLASHML_RUNTIME_IMAGE": "flashruntime/runtime:local",
         "FLASHML_TOXIPROXY_IMAGE": "flashruntime/toxiproxy:local",
+        "FLASHML_HELPER_IMAGE": helper_image(),
     }
     return {variable: os.environ.get(variable) or name for variable, name in defaults.items()}
 

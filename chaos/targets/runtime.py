@@ -71,6 +71,7 @@ class CoordinatorRuntime:
             checkpoint=Checkpoints(keep=request.keep_checkpoints),
             outputs=Outputs(required=list(request.required_outputs), optional=[METRICS]),
             lease_seconds=request.lease_s,
+            no_progress_s=request.no_progress_s,
         )
         section = JobSection(
             workload=CommandWorkload(type="command", parameters=parameters),

@@ -17,6 +17,9 @@ from chaos.targets.proxies import ProxyNetwork
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ("compose.yaml", "docker/compose.chaos.yaml")
 LIMITED = "docker/compose.limits.yaml"
+VARIANT = "docker/compose.{}.yaml"
+FIRST = {"clock": "clock"}
+"""Services that run to their end before anything else starts, by variant."""
 PORT_VARIABLES = ("FLASHML_PORT", "FLASHML_CLIENTS_PORT", "FLASHML_TOXIPROXY_PORT")
 PORT_TAKEN = re.compile(r"address already in use|port is already allocated", re.IGNORECASE)
 NO_ADDRESSES = "non-overlapping IPv4 address pool"
@@ -164,11 +167,14 @@ class Project:
         workers: int,
         images: Mapping[str, str],
         limits_mib: Mapping[str, int] | None = None,
+        variants: tuple[str, ...] = (),
     ) -> None:
+        self._first = [FIRST[name] for name in variants if name in FIRST]
         self.name = f"flashruntime-{run_id}".lower()
         self.workers = worker_services(workers)
         limits = {f"FLASHML_{name.upper()}_MIB": str(n) for name, n in (limits_mib or {}).items()}
-        self._files = (*FILES, LIMITED) if limits else FILES
+        more = (*([LIMITED] if limits else []), *(VARIANT.format(name) for name in variants))
+        self._files = (*FILES, *more)
         self._variables = {"FLASHML_RUN_ID": run_id, **images, **limits}
 
     def up_on_free_ports(self) -> None:
@@ -181,6 +187,9 @@ class Project:
 
     def _up(self, ports: Mapping[str, str]) -> None:
         """Run compose; images are never built or pulled here."""
+        told = {**self._variables, **ports}
+        for service in self._first:
+            compose(self.name, ("run", "--rm", "--no-deps", "-T", service), told, self._files)
         services = (COORDINATOR, TOXIPROXY, *self.workers)
         verb = ("up", "--detach", "--no-deps", "--no-build", "--pull", "never", *services)
-        compose(self.name, verb, {**self._variables, **ports}, self._files)
+        compose(self.name, verb, told, self._files)

@@ -2,6 +2,15 @@
 
 from chaos.testing.disks import FakeDisks
 from chaos.testing.machine import FakeMachine, FakeNetwork
+from chaos.testing.processes import FakeClocks, FakeProcesses
 from chaos.testing.system import FakeJob, FakeSystem
 
-__all__ = ["FakeDisks", "FakeJob", "FakeMachine", "FakeNetwork", "FakeSystem"]
+__all__ = [
+    "FakeClocks",
+    "FakeDisks",
+    "FakeJob",
+    "FakeMachine",
+    "FakeNetwork",
+    "FakeProcesses",
+    "FakeSystem",
+]

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from chaos.model import Audit, Container, Undo
 from chaos.ports import Probe, RunSpec, Toxic, World
-from chaos.testing.census import FakeCensus
 from chaos.testing.disks import FakeDisks
+from chaos.testing.processes import FakeClocks, FakeProcesses
 from chaos.testing.system import FakeSystem
 
 
@@ -43,6 +43,8 @@ class FakeMachine:
     def __init__(self) -> None:
         self.systems: dict[str, FakeSystem] = {}
         self.disks: dict[str, FakeDisks] = {}
+        self.processes: dict[str, FakeProcesses] = {}
+        self.clocks: dict[str, FakeClocks] = {}
         self.undone: list[Undo] = []
         self.failing: set[str] = set()
 
@@ -56,6 +58,8 @@ class FakeMachine:
         system = FakeSystem(spec)
         self.systems[spec.run_id] = system
         self.disks[spec.run_id] = FakeDisks(system)
+        self.processes[spec.run_id] = FakeProcesses(system)
+        self.clocks[spec.run_id] = FakeClocks()
         return World(
             stack=system,
             containers=system,
@@ -63,7 +67,8 @@ class FakeMachine:
             files=system,
             runtime=system,
             disks=self.disks[spec.run_id],
-            census=FakeCensus(spec.workers),
+            processes=self.processes[spec.run_id],
+            clocks=self.clocks[spec.run_id],
         )
 
     def runs(self) -> tuple[str, ...]:
@@ -82,8 +87,8 @@ class FakeMachine:
             system.is_up = False
         elif undo.action == "start_container":
             system.down.discard(str(undo.args["service"]))
-        else:
-            self.disks[undo.run_id].undo(undo.action, undo.args)
+        for twin in (self.disks, self.processes, self.clocks):
+            twin[undo.run_id].undo(undo.action, undo.args)
 
     def audit(self, run_id: str) -> Audit:
         """Return the containers of a stack that is still up."""

@@ -302,7 +302,8 @@ class Story:
         for task in self._tasks:
             self._snapshot(task, "end")
         self.add("events_again", digests={str(e["id"]): digest(e) for e in self._events})
-        self.add("census", processes={"worker-1": ["flashruntime work"], "worker-2": []})
+        one: dict[str, JsonValue] = {"service": "worker-1", "commands": ["flashruntime work"]}
+        self.add("processes", containers=[one, {"service": "worker-2", "commands": []}])
         self.add("healed", failures=[], unsteady=[], checked=True)
         left: dict[str, JsonValue] = dict.fromkeys(
             ("containers", "networks", "volumes", "toxics", "paused")

@@ -5,11 +5,24 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from chaos.targets.inside import damage, probe, room, rot, tree, watch
+from chaos.targets.inside import (
+    clock,
+    damage,
+    evidence,
+    probe,
+    processes,
+    room,
+    rot,
+    tree,
+    watch,
+)
 
 SCRIPTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "clock": clock.answer,
     "damage": damage.answer,
+    "evidence": evidence.answer,
     "probe": probe.answer,
+    "processes": processes.answer,
     "room": room.answer,
     "rot": rot.answer,
     "tree": tree.answer,

@@ -129,13 +129,6 @@ def test_155_a_coordinator_that_was_paused_is_unsteady_and_then_steady_again(
     until(lambda: not small_stack.stack.unsteady(), 20)
 
 
-def test_a_worker_tells_which_processes_run_in_it(small_stack: World) -> None:
-    """The agent is there; the process that looks leaves itself out."""
-    (commands,) = small_stack.census.processes().values()
-    assert any("flashruntime work" in command for command in commands)
-    assert not any("/proc" in command for command in commands)
-
-
 def test_157_a_port_that_stays_taken_is_named_and_nothing_is_left(
     engine: Any, run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

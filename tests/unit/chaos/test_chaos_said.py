@@ -47,15 +47,11 @@ def ended(tmp_path: Path, world: World) -> History:
     return History.load(tmp_path / "h.jsonl")
 
 
-def test_in_the_end_every_event_is_asked_for_again_and_processes_are_listed(
-    tmp_path: Path,
-) -> None:
+def test_in_the_end_every_event_is_asked_for_again(tmp_path: Path) -> None:
     history = ended(tmp_path, FakeMachine().world(RunSpec("run-1", 2)))
     again: Any = history.one("events_again")["digests"]
     heard = {str(event["id"]): digest(event) for event in history.of("event")}
     assert heard.items() <= again.items()
-    processes = history.one("census")["processes"]
-    assert processes == {"worker-1": ["flashruntime work"], "worker-2": ["flashruntime work"]}
 
 
 def test_a_look_that_fails_is_noted_and_stops_no_other(tmp_path: Path) -> None:
@@ -68,5 +64,5 @@ def test_a_look_that_fails_is_noted_and_stops_no_other(tmp_path: Path) -> None:
     machine.systems["run-1"].events_again = silent  # type: ignore[method-assign]
     history = ended(tmp_path, world)
     assert history.of("events_again") == ()
-    assert history.of("census") != ()
+    assert history.of("checkpoints") != () or history.of("job_final") != ()
     assert "no events_again" in [note["text"] for note in history.of("note")]

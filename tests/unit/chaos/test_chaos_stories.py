@@ -228,8 +228,9 @@ def call_wrongly(records: Records) -> None:
 
 
 def leave_orphan(records: Records) -> None:
-    processes = {"worker-1": ["flashruntime work", f"python3 /work/a1/{SCRIPT} --steps 40"]}
-    put(records, of(records, "census"), processes=processes)
+    commands = ["flashruntime work", f"python3 /work/a1/{SCRIPT} --steps 40"]
+    containers = [{"service": "worker-1", "commands": commands}]
+    put(records, of(records, "processes"), containers=containers)
 
 
 def leave_container(records: Records) -> None:
@@ -302,7 +303,7 @@ def test_an_event_that_a_restart_lost_or_changed_is_found(change: str, records: 
 TAKEN_AWAY = {
     "said": ["answers_kept", "coordinator_keeps", "lease_linearizable"],
     "events_again": ["coordinator_keeps"],
-    "census": ["no_orphan_process"],
+    "processes": ["no_orphan_process"],
     "checkpoints": ["loaded_bytes", "resume_newest_valid"],
     "job_final": ["samples_once", "same_as_reference", "no_task_lost", "one_accepted_result"],
     "event": [

@@ -15,11 +15,14 @@ DOCS = ROOT / "docs"
 VARIABLE = re.compile(r"FLASHML_[A-Z0-9_]+")
 # Set by our own scripts for one another, as are those of the benchmarks; not for users.
 INTERNAL = {
+    "FLASHML_ARTIFACTS_MIB",
+    "FLASHML_CHECKPOINTS_MIB",
     "FLASHML_CLIENTS_PORT",
     "FLASHML_DUMP_SIGNAL",
     "FLASHML_ENGINE_READY_S",
     "FLASHML_ENGINE_STATE",
     "FLASHML_HELPER_IMAGE",
+    "FLASHML_LEDGER_MIB",
     "FLASHML_MAIN_PID",
     "FLASHML_OS_RELEASE",
     "FLASHML_PULL_TIMEOUT_S",
