@@ -96,7 +96,8 @@ class Action:
 
     `target` is symbolic, resolved when the fault fires: "holder of ROLE" (the worker that holds
     the lease), "task of ROLE", "checkpoints of ROLE" (the tree on the volume), "target of FAULT"
-    (whatever an earlier fault hit, also where it holds nothing any more) or "coordinator".
+    (whatever an earlier fault hit, also where it holds nothing any more), "coordinator" or
+    "toxiproxy".
     Without its receipt `deadline_s` after the first submission, a fault has missed.
     """
 
@@ -170,7 +171,8 @@ class JobRequest:
     """A job as a user would submit it: one command, with files placed beside it.
 
     `task_params` make one task each. It is submitted once the job `starts_after` has ended. `like`
-    names the job that nobody disturbs and whose results must be the same.
+    names the job that nobody disturbs and whose results must be the same. `through_proxy` submits
+    it on the path of the clients, which may be cut, not on the coordinator's own port.
     """
 
     name: str
@@ -185,6 +187,7 @@ class JobRequest:
     starts_after: str | None = None
     like: str | None = None
     expected: str = "SUCCEEDED"
+    through_proxy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,18 +299,22 @@ class CheckpointTree:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What a run left behind: names of its labelled objects, toxics, paused containers."""
+    """What a run left behind: names of its labelled objects, toxics, paused containers.
+
+    `chains` are packet filter rules in containers that still run: "SERVICE/CHAIN".
+    """
 
     containers: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
     toxics: tuple[str, ...] = ()
     paused: tuple[str, ...] = ()
+    chains: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:
         """Whether nothing is left."""
-        left = (self.containers, self.networks, self.volumes, self.toxics, self.paused)
+        left = (self.containers, self.networks, self.volumes, self.toxics, self.paused, self.chains)
         return not any(left)
 
 

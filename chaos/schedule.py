@@ -103,6 +103,7 @@ def describe_job(request: JobRequest) -> JsonValue:
         "starts_after": request.starts_after,
         "like": request.like,
         "expected": request.expected,
+        "through_proxy": request.through_proxy,
     }
 
 

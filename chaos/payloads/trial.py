@@ -11,11 +11,12 @@ import json
 import os
 import random
 import signal
+from pathlib import Path
 
 from flashruntime.attempt import Attempt
 
 EXIT_CODE = 3
-MIB = 1 << 20
+KIB, MIB = 1 << 10, 1 << 20
 DIMENSIONS = 4
 
 
@@ -75,6 +76,13 @@ def resume(args: argparse.Namespace, attempt: Attempt, line: Line) -> int:
     return found.step
 
 
+def write_outputs(args: argparse.Namespace, folder: Path) -> None:
+    """Leave files of seeded bytes for the worker to hand in."""
+    for number in range(args.outputs):
+        data = random.Random(f"{args.seed}/output/{number}").randbytes(args.output_kib * KIB)
+        (folder / f"output-{number}.bin").write_bytes(data)
+
+
 def crash(args: argparse.Namespace, attempt: Attempt, step: int) -> None:
     """End this process as it was armed to."""
     attempt.event("crash", how=args.crash, step=step)
@@ -92,6 +100,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trial", type=int, default=0)
     parser.add_argument("--ballast-mib", type=int, default=0)
+    parser.add_argument("--outputs", type=int, default=0, help="files to hand in")
+    parser.add_argument("--output-kib", type=int, default=0)
     parser.add_argument("--crash", choices=["none", "import", "exit", "kill"], default="none")
     parser.add_argument("--crash-at", type=int, default=0)
     return parser.parse_args()
@@ -113,6 +123,7 @@ def main() -> None:
         attempt.report(step)
         if armed and step >= args.crash_at:
             crash(args, attempt, step)
+    write_outputs(args, attempt.settings.output_dir)
     attempt.log(
         {
             "loss": loss,

@@ -4,21 +4,30 @@ Adapters live in chaos.targets and raise `CannotRun` where the machine is at fau
 here has an in-memory twin in chaos.testing.
 """
 
+from chaos.ports.logs import Line, Logs
 from chaos.ports.machine import Machine
+from chaos.ports.packets import Counted, Flow, Packets, Rule
 from chaos.ports.plugins import Fault, Invariant, Scene, Workload
-from chaos.ports.values import Death, Flip, Probe, RunSpec, Toxic, WriteWindow
+from chaos.ports.values import Canary, Death, Flip, Probe, RunSpec, Toxic, WriteWindow
 from chaos.ports.world import Containers, Files, Network, Runtime, Stack, World
 
 __all__ = [
+    "Canary",
     "Containers",
+    "Counted",
     "Death",
     "Fault",
     "Files",
     "Flip",
+    "Flow",
     "Invariant",
+    "Line",
+    "Logs",
     "Machine",
     "Network",
+    "Packets",
     "Probe",
+    "Rule",
     "RunSpec",
     "Runtime",
     "Scene",

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Protocol
 
 from chaos.model import Checkpoint, CheckpointTree, Container, JobRequest, JobView, JsonMap, Target
-from chaos.ports.values import Death, Flip, Probe, Toxic, WriteWindow
+from chaos.ports.logs import Logs
+from chaos.ports.packets import Packets
+from chaos.ports.values import Canary, Death, Flip, Probe, Toxic, WriteWindow
 
 
 class Containers(Protocol):
@@ -18,6 +20,10 @@ class Containers(Protocol):
 
     def coordinator(self) -> Container:
         """Return the coordinator's container."""
+        ...
+
+    def proxy(self) -> Container:
+        """Return the container of Toxiproxy itself."""
         ...
 
     def kill(self, container: Container, signal: str = "SIGKILL") -> None:
@@ -44,6 +50,10 @@ class Network(Protocol):
         """Return the name of the listener that is this container's only path."""
         ...
 
+    def listeners(self) -> tuple[str, ...]:
+        """Return the names of the listeners that are enabled; raise CannotRun without an answer."""
+        ...
+
     def add(self, listener: str, toxic: Toxic) -> None:
         """Switch a toxic on and read it back; raise CannotRun where it is not there."""
         ...
@@ -58,6 +68,17 @@ class Network(Protocol):
 
     def probe(self, listener: str, timeout_s: float) -> Probe:
         """Make one request through the listener, on a new connection."""
+        ...
+
+    def canary(self, listener: str, timeout_s: float, pad_bytes: int = 0) -> Canary:
+        """Make one request, longer by about `pad_bytes`, and read its answer to the end.
+
+        Also where the listener is down, or Toxiproxy itself.
+        """
+        ...
+
+    def switch(self, listener: str, *, on: bool) -> None:
+        """Enable or disable a listener and read that back; disabling closes its connections."""
         ...
 
 
@@ -102,7 +123,14 @@ class Runtime(Protocol):
         ...
 
     def submit(self, role: str, request: JobRequest) -> str:
-        """Upload the files, submit the job and return its id."""
+        """Upload the files, submit the job and return its id.
+
+        A role that is submitted again is the same job, for it has the same idempotency key.
+        """
+        ...
+
+    def accepted(self) -> tuple[str, ...]:
+        """Return the ids of all jobs that the coordinator has, whoever submitted them."""
         ...
 
     def job(self, role: str, job_id: str) -> JobView:
@@ -153,3 +181,5 @@ class World:
     network: Network
     files: Files
     runtime: Runtime
+    packets: Packets
+    logs: Logs

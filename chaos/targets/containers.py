@@ -23,6 +23,7 @@ from chaos.targets.engine import (
 )
 
 COORDINATOR = "coordinator"
+PROXY = "toxiproxy"
 FREEZE_TRIES = 5
 UNFROZEN = "unable to freeze"
 
@@ -45,6 +46,10 @@ class RunContainers:
     def coordinator(self) -> Container:
         """Return the coordinator's container."""
         return self.service(COORDINATOR)
+
+    def proxy(self) -> Container:
+        """Return Toxiproxy's container."""
+        return self.service(PROXY)
 
     def service(self, name: str) -> Container:
         """Return the one container of a service; raise NoTarget unless there is exactly one."""

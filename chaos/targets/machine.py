@@ -21,6 +21,9 @@ from chaos.targets.containers import COORDINATOR, RunContainers
 from chaos.targets.containers import UNDOS as CONTAINER_UNDOS
 from chaos.targets.engine import RUN_KEY, UndoAction, by_labels, connect, explained
 from chaos.targets.helper import Helper, helper_image
+from chaos.targets.logs import EngineLogs
+from chaos.targets.packets import UNDOS as PACKET_UNDOS
+from chaos.targets.packets import NamespacePackets, chains_left, living
 from chaos.targets.proxies import SERVICE as TOXIPROXY
 from chaos.targets.proxies import UNDOS as PROXY_UNDOS
 from chaos.targets.proxies import ProxyNetwork, server_of
@@ -33,7 +36,7 @@ BUILD_TIMEOUT_S = 120.0
 REMOVAL_PASSES = 5
 PAYLOADS = ROOT / "chaos" / "payloads"
 PLANTED = "planted_"
-UNDOS: Mapping[str, UndoAction] = {**CONTAINER_UNDOS, **PROXY_UNDOS}
+UNDOS: Mapping[str, UndoAction] = {**CONTAINER_UNDOS, **PROXY_UNDOS, **PACKET_UNDOS}
 """What each adapter can put right again, besides the removal of the whole stack."""
 STANDING_STACK = "stack"
 """Value of the run label where the stack was started by hand: never part of a chaos run."""
@@ -62,14 +65,23 @@ class DockerMachine:
         helper = Helper(self._client, spec.run_id)
         network = ProxyNetwork(server_of(containers), helper)
         runtime = CoordinatorRuntime(
-            lambda: f"http://127.0.0.1:{containers.published(COORDINATOR, 8000)}"
+            lambda: f"http://127.0.0.1:{containers.published(COORDINATOR, 8000)}",
+            lambda: f"http://127.0.0.1:{containers.published(TOXIPROXY, 8100)}",
         )
         images = _images()
         if spec.planted is not None:
             images["FLASHML_RUNTIME_IMAGE"] = _planted_image(spec.planted)
         project = Project(spec.run_id, spec.workers, images)
         stack = ComposeStack(containers, network, runtime, helper, project)
-        return World(stack, containers, network, VolumeFiles(helper), runtime)
+        return World(
+            stack,
+            containers,
+            network,
+            VolumeFiles(helper),
+            runtime,
+            packets=NamespacePackets(self._client, spec.run_id, network),
+            logs=EngineLogs(self._client, containers),
+        )
 
     def runs(self) -> tuple[str, ...]:
         """Return the run ids found on labelled containers, networks and volumes."""
@@ -93,6 +105,7 @@ class DockerMachine:
             volumes=tuple(sorted(str(v.name) for v in self._volumes(run_id))),
             toxics=self._toxics_left(run_id, containers),
             paused=tuple(sorted(str(c.name) for c in containers if c.status == "paused")),
+            chains=chains_left(self._client, run_id, living(self._client, run_id)),
         )
 
     def _digest(self, name: str) -> str:

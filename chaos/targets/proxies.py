@@ -18,12 +18,13 @@ from toxiproxy.api import APIConsumer
 from toxiproxy.exceptions import InvalidToxic, NotFound, ProxyExists
 
 from chaos.model import CannotRun, Container, JsonMap, NoTarget
-from chaos.ports import Probe, Toxic
+from chaos.ports import Canary, Probe, Toxic
 from chaos.targets.containers import RunContainers
 from chaos.targets.engine import UndoAction
 from chaos.targets.helper import Helper
 
 CALL_TIMEOUT_S = 3.0
+MARGIN_S = 10.0
 SERVICE = "toxiproxy"
 
 
@@ -32,6 +33,26 @@ class ProbeAnswer(BaseModel):
 
     outcome: str
     elapsed_s: float
+
+
+class CanaryAnswer(BaseModel):
+    """One of those that inside/canary.py answers with."""
+
+    outcome: str
+    elapsed_s: float
+    sent_bytes: int
+    received_bytes: int
+    reads: int
+
+    def value(self) -> Canary:
+        """Return it as the port states it."""
+        return Canary(**self.model_dump())
+
+
+class CanaryAnswers(BaseModel):
+    """What inside/canary.py answers."""
+
+    canaries: list[CanaryAnswer]
 
 
 class Missing(CannotRun):
@@ -62,6 +83,17 @@ class ToxiproxyServer:
             for name, proxy in self._proxies().items()
             if proxy["enabled"]
         }
+
+    def ports(self) -> dict[str, int]:
+        """Return name -> port of every listener, also of those that are down."""
+        proxies = self._proxies().items()
+        return {name: int(str(proxy["listen"]).rpartition(":")[2]) for name, proxy in proxies}
+
+    def switch(self, listener: str, *, on: bool) -> None:
+        """Enable or disable a listener and read that back."""
+        self._call("post", f"/proxies/{listener}", json={"enabled": on})
+        if (listener in self.listeners()) is not on:
+            raise CannotRun(f"listener {listener} was set to enabled={on} but is not")
 
     def toxics(self) -> Mapping[str, tuple[Toxic, ...]]:
         """Return what is switched on, by listener."""
@@ -147,6 +179,7 @@ class ProxyNetwork:
     def __init__(self, server: ToxiproxyServer, helper: Helper) -> None:
         self._server = server
         self._helper = helper
+        self._ports: dict[str, int] = {}
 
     def listener_of(self, container: Container) -> str:
         """Return the listener that carries the name of the container's service."""
@@ -184,23 +217,69 @@ class ProxyNetwork:
         answer = self._helper.run("probe", request, ProbeAnswer)
         return Probe(answer.outcome, answer.elapsed_s)
 
+    def canary(self, listener: str, timeout_s: float, pad_bytes: int = 0) -> Canary:
+        """Ask for /healthz on a new connection and read the answer to its end."""
+        return self.canaries(self._helper, listener, 1, timeout_s, pad_bytes)[0]
+
+    def canaries(
+        self, helper: Helper, listener: str, times: int, timeout_s: float, pad_bytes: int = 0
+    ) -> tuple[Canary, ...]:
+        """Make requests from where a helper is, one after the other."""
+        request: JsonMap = {
+            "host": SERVICE,
+            "port": self._port(listener),
+            "path": "/healthz",
+            "timeout_s": timeout_s,
+            "pad_bytes": pad_bytes,
+            "times": times,
+        }
+        answer = helper.run("canary", request, CanaryAnswers, times * timeout_s + MARGIN_S)
+        return tuple(canary.value() for canary in answer.canaries)
+
+    def switch(self, listener: str, *, on: bool) -> None:
+        """Enable or disable a listener and read that back."""
+        self._server.switch(listener, on=on)
+
+    def _port(self, listener: str) -> int:
+        """Return the port of a listener, the last one known where Toxiproxy itself is down."""
+        try:
+            self._ports = self._server.ports()
+        except CannotRun:
+            if listener not in self._ports:
+                raise
+        if listener not in self._ports:
+            raise CannotRun(f"Toxiproxy has no listener {listener}")
+        return self._ports[listener]
+
 
 def server_of(containers: RunContainers) -> ToxiproxyServer:
     """Return the server of a run, whose port is asked for when it is first needed."""
     return ToxiproxyServer(lambda: containers.published(SERVICE, 8474))
 
 
+def _living(client: DockerClient, run_id: str) -> ToxiproxyServer | None:
+    """Return the server of a run while its container runs; one that is down has no state."""
+    containers = RunContainers(client, run_id)
+    with suppress(NoTarget):
+        if containers.running(containers.service(SERVICE)):
+            return server_of(containers)
+    return None
+
+
 def _remove_toxics(client: DockerClient, run_id: str, args: JsonMap) -> None:
     """Remove the fault's toxics from its listener; a Toxiproxy that is down has none."""
-    containers = RunContainers(client, run_id)
-    try:
-        if not containers.running(containers.service(SERVICE)):
-            return
-    except NoTarget:
+    server, names = _living(client, run_id), args["names"]
+    if server is None:
         return
-    server, names = server_of(containers), args["names"]
     for name in names if isinstance(names, list) else []:
         server.remove(str(args["listener"]), str(name))
 
 
-UNDOS: dict[str, UndoAction] = {"remove_toxics": _remove_toxics}
+def _open_listener(client: DockerClient, run_id: str, args: JsonMap) -> None:
+    """Enable the fault's listener; a Toxiproxy that is down comes up with all of them enabled."""
+    server = _living(client, run_id)
+    if server is not None:
+        server.switch(str(args["listener"]), on=True)
+
+
+UNDOS: dict[str, UndoAction] = {"remove_toxics": _remove_toxics, "open_listener": _open_listener}

@@ -39,11 +39,15 @@ METRICS = "metrics.json"
 class CoordinatorRuntime:
     """The coordinator's public API, on its direct port: no fault lies between.
 
-    `base_url` is asked once, when the first call needs it.
+    Jobs may be submitted on the path of the clients. Each address is asked for once, when the
+    first call needs it.
     """
 
-    def __init__(self, base_url: Callable[[], str]) -> None:
+    def __init__(
+        self, base_url: Callable[[], str], clients_url: Callable[[], str] | None = None
+    ) -> None:
         self._base_url = base_url
+        self._clients_url = clients_url or base_url
         self._cursors: dict[str, int] = {}
         self._events: list[Event] = []
 
@@ -76,8 +80,9 @@ class CoordinatorRuntime:
         )
         name = JobMetadata(name=f"{request.name}-{role}")
         spec = JobSpec(apiVersion="flashml.dev/v1alpha1", kind="Job", metadata=name, spec=section)
+        client = self._through_proxy if request.through_proxy else self._client
         with _answering():
-            job_id = self._client.submit(spec).job_id
+            job_id = client.submit(spec, idempotency_key=f"chaos-{role}").job_id
         self._cursors[job_id] = 0
         return job_id
 
@@ -119,6 +124,15 @@ class CoordinatorRuntime:
             "metrics": next((metrics for _, metrics in found if metrics is not None), None),
             "logs": logs,
         }
+
+    def accepted(self) -> tuple[str, ...]:
+        """Return the ids of all jobs that the coordinator has, whoever submitted them."""
+        with _answering():
+            return tuple(job.job_id for job in self._client.jobs())
+
+    @cached_property
+    def _through_proxy(self) -> CoordinatorClient:
+        return CoordinatorClient(self._clients_url(), timeout_s=CALL_TIMEOUT_S)
 
     @cached_property
     def _client(self) -> CoordinatorClient:

@@ -1,6 +1,7 @@
 """In-memory twins of the ports: a machine without containers, on which nothing sleeps."""
 
-from chaos.testing.machine import FakeMachine, FakeNetwork
+from chaos.testing.machine import FakeMachine
+from chaos.testing.network import FakeLogs, FakeNetwork, FakePackets
 from chaos.testing.system import FakeJob, FakeSystem
 
-__all__ = ["FakeJob", "FakeMachine", "FakeNetwork", "FakeSystem"]
+__all__ = ["FakeJob", "FakeLogs", "FakeMachine", "FakeNetwork", "FakePackets", "FakeSystem"]

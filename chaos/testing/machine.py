@@ -1,38 +1,11 @@
-"""The twins of the network and of the machine as a whole."""
+"""The twin of the machine as a whole."""
 
 from collections.abc import Mapping
 
-from chaos.model import Audit, Container, Undo
-from chaos.ports import Probe, RunSpec, Toxic, World
+from chaos.model import Audit, Undo
+from chaos.ports import RunSpec, World
+from chaos.testing.network import FakeLogs, FakeNetwork, FakePackets
 from chaos.testing.system import FakeSystem
-
-
-class FakeNetwork:
-    """Listeners without a network: toxics are only kept."""
-
-    def __init__(self) -> None:
-        self.active: dict[str, dict[str, Toxic]] = {}
-
-    def listener_of(self, container: Container) -> str:
-        """Return the listener named like the worker."""
-        return container.service
-
-    def add(self, listener: str, toxic: Toxic) -> None:
-        """Switch a toxic on."""
-        self.active.setdefault(listener, {})[toxic.name] = toxic
-
-    def remove(self, listener: str, name: str) -> None:
-        """Switch a toxic off."""
-        self.active.get(listener, {}).pop(name, None)
-
-    def toxics(self) -> Mapping[str, tuple[Toxic, ...]]:
-        """Return what is switched on."""
-        return {name: tuple(found.values()) for name, found in self.active.items() if found}
-
-    def probe(self, listener: str, timeout_s: float) -> Probe:
-        """Time out where there is a toxic."""
-        hurt = bool(self.active.get(listener))
-        return Probe("timeout", timeout_s) if hurt else Probe("ok", 0.001)
 
 
 class FakeMachine:
@@ -52,7 +25,9 @@ class FakeMachine:
         """Return a world whose stack is counted as soon as it starts."""
         system = FakeSystem(spec)
         self.systems[spec.run_id] = system
-        return World(system, system, FakeNetwork(), system, system)
+        return World(
+            system, system, FakeNetwork(), system, system, packets=FakePackets(), logs=FakeLogs()
+        )
 
     def runs(self) -> tuple[str, ...]:
         """Return the runs whose stack is up."""

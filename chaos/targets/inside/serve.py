@@ -5,10 +5,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from chaos.targets.inside import flip, probe, tree, watch
+from chaos.targets.inside import canary, flip, packets, probe, tree, watch
 
 SCRIPTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "canary": canary.answer,
     "flip": flip.answer,
+    "packets": packets.answer,
     "probe": probe.answer,
     "tree": tree.answer,
     "watch": watch.answer,
