@@ -48,9 +48,8 @@ class Felt:
 class OnPath(ABC):
     """Toxics on the target's own listener for a while.
 
-    Parameters `hold_ms`, and `until`: the type of an event of the target's task that is waited for
-    while they are on, at most `most_ms`. Landed where a canary got through before and after, and
-    felt them in between, at the beginning and, where that is asked for, at the end.
+    Parameters as in `wait_until`. Landed where a canary got through before and after, and those at
+    the beginning and at the end felt them; missed where the task had an event `ahead_of` before.
     """
 
     kind: str
@@ -93,7 +92,7 @@ class OnPath(ABC):
     def receipt(self, scene: Scene, fired: JsonMap) -> Receipt:
         """Compare the canaries."""
         felt = felt_of(fired)
-        return receipt_of(fired, felt, is_felt=self.is_felt(felt, scene.action.params))
+        return receipt_of(scene, fired, self.is_felt(felt, scene.action.params))
 
     def _canary(self, scene: Scene, listener: str) -> Callable[[], Canary]:
         pad_bytes = self.pad_bytes(scene.action.params)
@@ -132,15 +131,26 @@ def hold(
 
 
 def wait_until(scene: Scene, target: Target, since_ns: int) -> str | None:
-    """Hold for as long as the parameters say; return the type of the event that was met."""
-    params = scene.action.params
-    until, hold_s = text(params.get("until")), (integer(params.get("hold_ms")) or HOLD_MS) / 1e3
-    scene.wait(lambda _: False, hold_s)
+    """Hold on for as long as the parameters say; return the type of the event that was met.
+
+    `through_checkpoints`: first until the job of the trigger has so many. `hold_ms`: then so long.
+    `until`: then until an event of this type of the target's task, at most `most_ms`.
+    """
+    params, role = scene.action.params, scene.action.trigger.role
+    until, most_ms = text(params.get("until")), integer(params.get("most_ms"))
+    saves = integer(params.get("through_checkpoints")) or 0
+    scene.wait(lambda seen: _saves(seen, role) >= saves, scene.remaining_s())
+    scene.wait(lambda _: False, (integer(params.get("hold_ms")) or HOLD_MS) / 1e3)
     if until is None or target.task_id is None:
         return None
-    task_id, most_ms = target.task_id, integer(params.get("most_ms"))
+    task_id = target.task_id
     most_s = scene.remaining_s() if most_ms is None else most_ms / 1e3
     return until if scene.wait(lambda seen: newer(seen, task_id, until, since_ns), most_s) else None
+
+
+def _saves(seen: Observation, role: str) -> int:
+    job = seen.jobs.get(role)
+    return job.checkpoints if job else 0
 
 
 def newer(seen: Observation, task_id: str, kind: str, since_ns: int) -> bool:
@@ -148,12 +158,22 @@ def newer(seen: Observation, task_id: str, kind: str, since_ns: int) -> bool:
     return any((integer(e.get("mono_ns")) or 0) > since_ns for e in seen.events_of(task_id, kind))
 
 
-def receipt_of(fired: JsonMap, felt: Felt, *, is_felt: bool) -> Receipt:
+def receipt_of(scene: Scene, fired: JsonMap, is_felt: bool) -> Receipt:
     """Return the receipt: without a way through around the fault, nothing can be said of it."""
-    through = {felt.before.outcome, felt.after.outcome} == {"ok"}
-    landed = Landed.LANDED if is_felt else Landed.MISSED
-    on_ns = integer(fired["on_ns"])
-    return Receipt(landed if through else Landed.INCONCLUSIVE, fired, took_effect_ns=on_ns)
+    felt, on_ns = felt_of(fired), integer(fired["on_ns"])
+    if {felt.before.outcome, felt.after.outcome} != {"ok"}:
+        return Receipt(Landed.INCONCLUSIVE, fired, took_effect_ns=on_ns)
+    landed = is_felt and is_ahead(scene, fired)
+    return Receipt(Landed.LANDED if landed else Landed.MISSED, fired, took_effect_ns=on_ns)
+
+
+def is_ahead(scene: Scene, fired: JsonMap) -> bool:
+    """Whether a fault was on before the event that it was to be `ahead_of`, if any."""
+    kind, task_id = text(scene.action.params.get("ahead_of")), text(fired.get("task_id"))
+    if kind is None or task_id is None:
+        return True
+    events = scene.observation().events_of(task_id, kind)
+    return all((integer(e.get("mono_ns")) or 0) > (integer(fired["on_ns"]) or 0) for e in events)
 
 
 def felt_of(fired: JsonMap) -> Felt:

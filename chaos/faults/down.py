@@ -30,9 +30,8 @@ class Down:
 
     def receipt(self, scene: Scene, fired: JsonMap) -> Receipt:
         """Compare the canaries."""
-        del scene
         felt = felt_of(fired)
-        return receipt_of(fired, felt, is_felt=felt.only("refused"))
+        return receipt_of(scene, fired, felt.only("refused"))
 
 
 FAULT = Down()

@@ -4,7 +4,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from chaos.canaries import PATIENCE_S, container_of, json_of, path_of, wait_until, who
+from chaos.canaries import PATIENCE_S, container_of, is_ahead, json_of, path_of, wait_until, who
 from chaos.history import integer, items
 from chaos.model import JsonMap, JsonValue, Landed, Receipt
 from chaos.ports import Canary, Flow, Rule, Scene
@@ -68,6 +68,7 @@ class Loss:
         usual_s = max(float(str(canary["elapsed_s"])) for canary in around)
         hurt = [each for each in items(fired["during"]) if _is_hurt(each, usual_s)]
         bitten = bool(hurt) and dropped > 0 and _is_likely(seen, dropped, _share(scene))
+        bitten = bitten and is_ahead(scene, fired)
         return Receipt(
             Landed.LANDED if bitten else Landed.MISSED,
             {**fired, "hurt": len(hurt)},

@@ -89,6 +89,7 @@ class LostAnswer:
             "answered_ns": heard.answered_ns,
             "complaints": heard.complaints,
             "requests": heard.requests,
+            "accepted": [*scene.world.runtime.accepted()],
         }
         outcomes = {mapping(fired[when])["outcome"] for when in ("before", "during", "after")}
         if outcomes != {"ok"} or not heard.is_unanswered:

@@ -67,10 +67,9 @@ class OneWayPartition:
 
     def receipt(self, scene: Scene, fired: JsonMap) -> Receipt:
         """Compare counters and canaries."""
-        del scene
         felt, dropped = felt_of(fired), integer(fired["dropped"]) or 0
         bitten = dropped > 0 and dropped == fired["seen"] and fired["is_gone"] is True
-        return receipt_of(fired, felt, is_felt=bitten and felt.only(*NO_ANSWER))
+        return receipt_of(scene, fired, bitten and felt.only(*NO_ANSWER))
 
 
 FAULT = OneWayPartition()

@@ -64,11 +64,10 @@ class ToxiproxyDown:
 
     def receipt(self, scene: Scene, fired: JsonMap) -> Receipt:
         """Compare canaries, death and listeners."""
-        del scene
         felt = felt_of(fired)
         died = fired["died_with"] == SIGKILLED
         again = fired["listeners"] == fired["listeners_again"]
-        return receipt_of(fired, felt, is_felt=died and again and felt.only(*NO_PATH))
+        return receipt_of(scene, fired, died and again and felt.only(*NO_PATH))
 
 
 def _listeners_again(scene: Scene, wanted: tuple[str, ...]) -> tuple[str, ...]:
