@@ -22,6 +22,8 @@ from chaos.ports import Canary, Scene, Toxic
 
 HOLD_MS = 500
 SLACK = 0.8
+LEAST_S = 0.05
+"""What chance makes of a canary; no delay below it can be told from that."""
 PATIENCE_S = 5.0
 STREAMS = ("upstream", "downstream")
 BOTH = "both"
@@ -36,9 +38,10 @@ class Felt:
     last: Canary
     after: Canary
 
-    def later_s(self) -> float:
-        """Return by how much the one during the fault was slower than those around it."""
-        return self.during.elapsed_s - max(self.before.elapsed_s, self.after.elapsed_s)
+    def is_later(self, by_s: float) -> bool:
+        """Whether the one during the fault was slower than those around it by so much."""
+        around_s = max(self.before.elapsed_s, self.after.elapsed_s)
+        return self.during.elapsed_s - around_s >= max(LEAST_S, by_s)
 
     def only(self, *outcomes: str) -> bool:
         """Whether every canary during the fault ended in one of these ways."""

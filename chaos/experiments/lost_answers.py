@@ -16,12 +16,7 @@ def faults(draw: Draw) -> tuple[Action, ...]:
     claim = Trigger(FIRST, step_at_least=draw.integer("claim", "step", 10, 60))
     return (
         _cut(draw, "submit", "coordinator", submit),
-        _cut(
-            draw,
-            "complete",
-            f"holder of {COMPLETES}",
-            Trigger(COMPLETES, checkpoints_at_least=saves),
-        ),
+        _cut(draw, "complete", f"holder of {COMPLETES}", complete),
         _cut(draw, "claim", f"holder of {FIRST}", claim),
     )
 

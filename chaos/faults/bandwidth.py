@@ -41,7 +41,7 @@ class Bandwidth(OnPath):
             zip(STREAMS, (felt.during.sent_bytes, felt.during.received_bytes), strict=True)
         )
         limited = sum(sizes[stream] for stream in streams_of(params, UPSTREAM))
-        return felt.only("ok") and felt.later_s() >= SLACK * limited / (_rate(params) * 1e3)
+        return felt.only("ok") and felt.is_later(SLACK * limited / (_rate(params) * 1e3))
 
 
 def _rate(params: JsonMap) -> int:

@@ -33,7 +33,7 @@ class Latency(OnPath):
         latency_ms, jitter_ms = _delay_ms(params)
         times = len(streams_of(params, DOWNSTREAM))
         least_s = SLACK * times * (latency_ms - jitter_ms) / 1e3
-        return felt.only("ok") and felt.later_s() >= least_s
+        return felt.only("ok") and felt.is_later(least_s)
 
 
 def _delay_ms(params: JsonMap) -> tuple[int, int]:

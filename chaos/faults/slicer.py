@@ -32,7 +32,7 @@ class Slicer(OnPath):
         pauses = felt.during.received_bytes // slice_bytes
         in_pieces = felt.during.reads > max(felt.before.reads, felt.after.reads)
         least_s = AT_LEAST * pauses * pause_us / 1e6
-        return felt.only("ok") and in_pieces and pauses > 0 and felt.later_s() >= least_s
+        return felt.only("ok") and in_pieces and pauses > 0 and felt.is_later(least_s)
 
 
 def _sizes(params: JsonMap) -> tuple[int, int]:

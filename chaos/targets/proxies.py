@@ -66,7 +66,8 @@ class Exists(CannotRun):
 class ToxiproxyServer:
     """One Toxiproxy server, by the port of its control API on 127.0.0.1.
 
-    `port` is asked once, when the first call needs it.
+    `port` is asked when the first call needs it, and again after one without an answer: a server
+    that was started again may be published elsewhere.
     """
 
     def __init__(self, port: Callable[[], int]) -> None:
@@ -167,6 +168,7 @@ class ToxiproxyServer:
         except InvalidToxic as error:
             raise CannotRun(f"{doing}: refused: {error}") from error
         except RequestException as error:
+            self.__dict__.pop("_consumer", None)
             raise CannotRun(f"{doing}: no answer in {CALL_TIMEOUT_S:g} s: {error}") from error
         if response.status_code >= 400:
             raise CannotRun(f"{doing}: HTTP {response.status_code} {response.text[:200]}")

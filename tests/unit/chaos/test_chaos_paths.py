@@ -9,11 +9,13 @@ import pytest
 
 from chaos import registry
 from chaos.faults import lost_answer, partition, toxiproxy_down
+from chaos.history import History, Record
 from chaos.model import (
     Action,
     Container,
     JobView,
     JsonMap,
+    JsonValue,
     Landed,
     NoTarget,
     Observation,
@@ -21,6 +23,7 @@ from chaos.model import (
     Target,
     TaskView,
     Trigger,
+    Verdict,
 )
 from chaos.ports import Line, RunSpec, World
 from chaos.stage import resolvable, resolve
@@ -328,3 +331,27 @@ def test_the_answer_to_a_submission_is_lost_where_the_coordinator_is_asked_twice
         "clients",
         ["job-000000000000"],
     )
+
+
+@pytest.mark.parametrize(
+    ("accepted", "verdict"),
+    [(["job-a", "job-b"], Verdict.VALID), (["job-a", "job-b", "job-c"], Verdict.VIOLATED)],
+)
+def test_a_second_job_of_one_submission_is_found(
+    accepted: list[JsonValue], verdict: Verdict
+) -> None:
+    """Only what was heard of counts as submitted; without a lost answer nothing can be said."""
+    records = [
+        record("job_submitted", {"job_id": "job-a"}),
+        record("job_submitted", {"job_id": "job-b"}),
+        record("fault_receipt", {"kind": "kill", "evidence": {}}),
+    ]
+    (once,) = registry.invariants(["submitted_once"])
+    assert once.judge(History(tuple(records)))[0] is Verdict.UNKNOWN
+    evidence: JsonMap = {"call": "submit", "accepted": accepted}
+    records.append(record("fault_receipt", {"kind": "lost_answer", "evidence": dict(evidence)}))
+    assert once.judge(History(tuple(records)))[0] is verdict
+
+
+def record(kind: str, data: dict[str, Any]) -> Record:
+    return Record(0, 1, "boot", "2026", "test", kind, data)
