@@ -59,6 +59,7 @@ class LostAnswer:
         during = network.canary(listener, PATIENCE_S)
         read_back = [toxic.name for toxic in network.toxics().get(listener, ())]
         arrival = _await_arrival(scene, target, call, on_ns)
+        cutting_ns = time.monotonic_ns()
         network.switch(listener, on=False)
         cut_ns = time.monotonic_ns()
         network.remove(listener, name)
@@ -72,6 +73,7 @@ class LostAnswer:
             "arrived_ns": arrival.at_ns if arrival else None,
             "arrived_lease_id": arrival.lease_id if arrival else None,
             "job_id": arrival.job_id if arrival else None,
+            "cutting_ns": cutting_ns,
             "cut_ns": cut_ns,
             "off_ns": time.monotonic_ns(),
             "before": json_of(before),
@@ -177,13 +179,13 @@ def _submitted(scene: Scene, fired: JsonMap) -> Heard:
         for line in lines
         if (line.fields.get("route"), line.fields.get("method")) == (ROUTE, "POST")
     ]
-    return Heard(None, 0, len(requests), integer(fired["cut_ns"]) or 0)
+    return Heard(None, 0, len(requests), integer(fired["cutting_ns"]) or 0)
 
 
 def _worked(scene: Scene, fired: JsonMap) -> Heard:
     """Look in the worker's log for its answer, and for its complaints of having none."""
     lines = scene.world.logs.since(str(fired["service"]), integer(fired["on_ns"]) or 0)
-    cut_ns, event = integer(fired["cut_ns"]) or 0, HEARD[str(fired["call"])]
+    cut_ns, event = integer(fired["cutting_ns"]) or 0, HEARD[str(fired["call"])]
     of_lease = _having(lines, event, lambda line: line.fields.get("lease_id"))
     answered = [line.at_ns for line, lease in of_lease if lease == fired["arrived_lease_id"]]
     unanswered = [line for line, _ in _having(lines, UNANSWERED) if line.at_ns >= cut_ns]

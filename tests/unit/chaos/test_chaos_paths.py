@@ -301,7 +301,8 @@ def test_an_answer_that_was_heard_before_the_cut_was_not_lost(
     scene = answering(stage("lost_answer", call="complete"), COMMITTED, LEASE)
     fired = lost_answer.FAULT.fire(scene)
     scene.coming()
-    early = {**fired, "cut_ns": time.monotonic_ns(), "arrived_ns": time.monotonic_ns()}
+    now_ns = time.monotonic_ns()
+    early = {**fired, "arrived_ns": now_ns, "cutting_ns": now_ns, "cut_ns": now_ns}
     assert lost_answer.FAULT.receipt(scene, early).landed is Landed.MISSED
 
 
