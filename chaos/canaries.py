@@ -39,9 +39,9 @@ class Felt:
     after: Canary
 
     def is_later(self, by_s: float) -> bool:
-        """Whether the one during the fault was slower than those around it by so much."""
+        """Whether the one during the fault was slower than those around it by that much."""
         around_s = max(self.before.elapsed_s, self.after.elapsed_s)
-        return self.during.elapsed_s - around_s >= max(LEAST_S, by_s)
+        return by_s >= LEAST_S and self.during.elapsed_s - around_s >= by_s
 
     def only(self, *outcomes: str) -> bool:
         """Whether every canary during the fault ended in one of these ways."""

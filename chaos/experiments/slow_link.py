@@ -18,7 +18,7 @@ def faults(draw: Draw) -> tuple[Action, ...]:
     params: dict[str, JsonMap] = {
         DOWN: {"hold_ms": draw.integer(DOWN, "hold_ms", 300, 1500)},
         JITTER: {"latency_ms": 200, "jitter_ms": jitter_ms, "stream": "both"},
-        SLICES: {"slice_bytes": 40, "pause_us": draw.integer(SLICES, "pause_us", 20_000, 50_000)},
+        SLICES: {"slice_bytes": 20, "pause_us": draw.integer(SLICES, "pause_us", 20_000, 50_000)},
         SLOW: {
             "kb_per_s": draw.integer(SLOW, "kb_per_s", 150, 190),
             "until": COMMITTED,

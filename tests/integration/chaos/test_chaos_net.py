@@ -240,7 +240,8 @@ def test_a_closed_listener_is_opened_by_its_undo(yard: Any, scene: Any) -> None:
     container = yard.client.containers.get(yard.world.containers.proxy().container_id)
     container.restart(timeout=1)
     aim.undo_now()
-    assert "worker-1" in yard.world.network.listeners()
+    again = yard.machine.world(RunSpec(yard.run_id, workers=1)).network
+    assert "worker-1" in again.listeners()
 
 
 def test_a_rule_that_is_left_is_seen_by_the_audit_and_cleared_by_its_undo(
