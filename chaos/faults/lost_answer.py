@@ -91,7 +91,7 @@ class LostAnswer:
             "answered_ns": heard.answered_ns,
             "complaints": heard.complaints,
             "requests": heard.requests,
-            "accepted": [*scene.world.runtime.accepted()],
+            "accepted": [*heard.accepted],
         }
         outcomes = {mapping(fired[when])["outcome"] for when in ("before", "during", "after")}
         if outcomes != {"ok"} or not heard.is_unanswered:
@@ -112,6 +112,7 @@ class Heard:
     complaints: int
     requests: int
     cut_ns: int
+    accepted: tuple[str, ...] = ()
 
     @property
     def too_early(self) -> bool:
@@ -179,7 +180,8 @@ def _submitted(scene: Scene, fired: JsonMap) -> Heard:
         for line in lines
         if (line.fields.get("route"), line.fields.get("method")) == (ROUTE, "POST")
     ]
-    return Heard(None, 0, len(requests), integer(fired["cutting_ns"]) or 0)
+    cut_ns, accepted = integer(fired["cutting_ns"]) or 0, scene.world.runtime.accepted()
+    return Heard(None, 0, len(requests), cut_ns, accepted)
 
 
 def _worked(scene: Scene, fired: JsonMap) -> Heard:
