@@ -1,7 +1,7 @@
 """A request arrives and is carried out, its answer is cut on the way: at claim, complete, submit.
 
 Answers are delayed first; when the coordinator shows that it has acted, every connection of the
-listener is closed with the answer still in it, and the listener opens again at once.
+listener is closed with the answer still in it, and it opens again at once, without a delay.
 """
 
 import time
@@ -43,7 +43,7 @@ class LostAnswer:
     kind: str = "lost_answer"
 
     def undo(self, scene: Scene) -> tuple[tuple[str, JsonMap], ...]:
-        """Open the listener and remove the delay."""
+        """Remove the delay, and make sure that the listener is there."""
         listener = _listener(scene, scene.target())
         toxics: JsonMap = {"listener": listener, "names": [scene.action.fault_id]}
         return (("open_listener", {"listener": listener}), ("remove_toxics", toxics))
@@ -60,10 +60,8 @@ class LostAnswer:
         read_back = [toxic.name for toxic in network.toxics().get(listener, ())]
         arrival = _await_arrival(scene, target, call, on_ns)
         cutting_ns = time.monotonic_ns()
-        network.switch(listener, on=False)
+        network.renew(listener)
         cut_ns = time.monotonic_ns()
-        network.remove(listener, name)
-        network.switch(listener, on=True)
         return {
             **who(target),
             "call": call,
@@ -75,7 +73,7 @@ class LostAnswer:
             "job_id": arrival.job_id if arrival else None,
             "cutting_ns": cutting_ns,
             "cut_ns": cut_ns,
-            "off_ns": time.monotonic_ns(),
+            "off_ns": cut_ns,
             "before": json_of(before),
             "during": json_of(during),
             "after": json_of(network.canary(listener, PATIENCE_S)),

@@ -81,6 +81,10 @@ class Network(Protocol):
         """Enable or disable a listener and read that back; disabling closes its connections."""
         ...
 
+    def renew(self, listener: str) -> None:
+        """Close every connection of a listener and open it again at once, without toxics."""
+        ...
+
 
 class Files(Protocol):
     """The checkpoint volume of one run, reached through a helper container."""

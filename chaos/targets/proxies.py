@@ -13,17 +13,18 @@ from typing import Any
 from docker import DockerClient
 from pydantic import BaseModel
 from requests import Response
-from requests.exceptions import RequestException
+from requests.exceptions import ReadTimeout, RequestException
 from toxiproxy.api import APIConsumer
 from toxiproxy.exceptions import InvalidToxic, NotFound, ProxyExists
 
 from chaos.model import CannotRun, Container, JsonMap, NoTarget
 from chaos.ports import Canary, Probe, Toxic
 from chaos.targets.containers import RunContainers
-from chaos.targets.engine import UndoAction
+from chaos.targets.engine import UndoAction, explained
 from chaos.targets.helper import Helper
 
 CALL_TIMEOUT_S = 3.0
+LOOKS = 3
 MARGIN_S = 10.0
 SERVICE = "toxiproxy"
 
@@ -96,6 +97,15 @@ class ToxiproxyServer:
         if (listener in self.listeners()) is not on:
             raise CannotRun(f"listener {listener} was set to enabled={on} but is not")
 
+    def renew(self, listener: str) -> None:
+        """Delete a listener and create it anew: without toxics, and its connections are closed.
+
+        Toxics that are removed one by one wait for what is still on its way to closed connections.
+        """
+        self._recreate(listener)
+        if listener not in self.listeners() or self.toxics().get(listener):
+            raise CannotRun(f"listener {listener} was made anew but is not there as it should be")
+
     def toxics(self) -> Mapping[str, tuple[Toxic, ...]]:
         """Return what is switched on, by listener."""
         found = defaultdict[str, list[Toxic]](list)
@@ -159,8 +169,7 @@ class ToxiproxyServer:
     def _call(self, method: str, path: str, **options: Any) -> Response:
         doing = f"Toxiproxy at 127.0.0.1:{self._consumer.port}, {method.upper()} {path}"
         try:
-            call = getattr(self._consumer, method)
-            response: Response = call(path, timeout=CALL_TIMEOUT_S, **options)
+            response = self._answer(method, path, **options)
         except ProxyExists as error:
             raise Exists(f"{doing}: it exists already") from error
         except NotFound as error:
@@ -172,6 +181,20 @@ class ToxiproxyServer:
             raise CannotRun(f"{doing}: no answer in {CALL_TIMEOUT_S:g} s: {error}") from error
         if response.status_code >= 400:
             raise CannotRun(f"{doing}: HTTP {response.status_code} {response.text[:200]}")
+        return response
+
+    def _answer(self, method: str, path: str, **options: Any) -> Response:
+        """Call, and look again where a look had no answer: another call may hold a lock."""
+        tries = LOOKS if method == "get" else 1
+        for left in reversed(range(tries)):
+            try:
+                call = getattr(self._consumer, method)
+                response: Response = call(path, timeout=CALL_TIMEOUT_S, **options)
+            except ReadTimeout:
+                if not left:
+                    raise
+            else:
+                break
         return response
 
 
@@ -242,6 +265,10 @@ class ProxyNetwork:
         """Enable or disable a listener and read that back."""
         self._server.switch(listener, on=on)
 
+    def renew(self, listener: str) -> None:
+        """Close every connection of a listener and open it again without toxics."""
+        self._server.renew(listener)
+
     def _port(self, listener: str) -> int:
         """Return the port of a listener, the last one known where Toxiproxy itself is down."""
         try:
@@ -278,10 +305,16 @@ def _remove_toxics(client: DockerClient, run_id: str, args: JsonMap) -> None:
 
 
 def _open_listener(client: DockerClient, run_id: str, args: JsonMap) -> None:
-    """Enable the fault's listener; a Toxiproxy that is down comes up with all of them enabled."""
+    """Enable the fault's listener; a Toxiproxy that is started has all of them, and enabled."""
     server = _living(client, run_id)
-    if server is not None:
+    if server is None:
+        return
+    try:
         server.switch(str(args["listener"]), on=True)
+    except Missing:
+        container = RunContainers(client, run_id).service(SERVICE)
+        with explained(f"restart of {SERVICE}"):
+            client.api.restart(container.container_id, timeout=1)
 
 
 UNDOS: dict[str, UndoAction] = {"remove_toxics": _remove_toxics, "open_listener": _open_listener}

@@ -103,7 +103,7 @@ class CoordinatorRuntime:
         the second one began, so up to there nothing is missing from any job.
         """
         self._fetch()
-        horizon = max(self._cursors.values(), default=0)
+        horizon = max([*self._cursors.values()], default=0)
         self._fetch()
         chosen = [event for event in self._events if after < event.id <= horizon]
         return tuple(_json(event) for event in sorted(chosen, key=lambda event: event.id))
@@ -147,7 +147,7 @@ class CoordinatorRuntime:
         return InputFile(path=path, key=record.object_key, sha256=digest)
 
     def _fetch(self) -> None:
-        for job_id in self._cursors:
+        for job_id in list(self._cursors):
             while items := self._page(job_id):
                 self._events += items
                 self._cursors[job_id] = items[-1].id

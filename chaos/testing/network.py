@@ -67,6 +67,11 @@ class FakeNetwork:
         """Open or close a listener."""
         (self.closed.discard if on else self.closed.add)(listener)
 
+    def renew(self, listener: str) -> None:
+        """Take its toxics away and open it."""
+        self.active.pop(listener, None)
+        self.closed.discard(listener)
+
 
 def _delay_s(toxic: Toxic, sent_bytes: int) -> float:
     size = sent_bytes if toxic.stream == "upstream" else ANSWER_BYTES

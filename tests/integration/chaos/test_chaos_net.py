@@ -244,6 +244,16 @@ def test_a_closed_listener_is_opened_by_its_undo(yard: Any, scene: Any) -> None:
     assert "worker-1" in again.listeners()
 
 
+def test_a_listener_that_is_gone_comes_back_with_its_undo(yard: Any, scene: Any) -> None:
+    """A harness that dies while it makes one anew leaves none."""
+    aim = scene("down")
+    for action, args in fault_of("down").undo(aim):
+        aim.promise(action, args)
+    yard.world.network._server._call("delete", "/proxies/worker-1")
+    aim.undo_now()
+    assert yard.machine.world(RunSpec(yard.run_id, workers=1)).network.listeners()
+
+
 def test_a_rule_that_is_left_is_seen_by_the_audit_and_cleared_by_its_undo(
     yard: Any, scene: Any
 ) -> None:
