@@ -177,8 +177,9 @@ def _faults(history: History) -> tuple[JsonMap, ...]:
 def _clean(history: History) -> dict[str, JsonValue]:
     """Return how many objects of the run were left; None where nobody looked."""
     audits = history.of("audit")
-    names = ("containers", "networks", "volumes", "toxics", "paused")
+    names = ("containers", "networks", "volumes", "toxics", "paused", "chains")
     if not audits:
         return dict.fromkeys(names)
-    left = {name: audits[-1][name] for name in names}
+    audit = {"chains": [], **audits[-1]}
+    left = {name: audit[name] for name in names}
     return {name: len(found) if isinstance(found, list) else None for name, found in left.items()}

@@ -97,7 +97,7 @@ class Action:
     `target` is symbolic, resolved when the fault fires: "holder of ROLE" (the worker that holds
     the lease), "task of ROLE", "checkpoints of ROLE" (the tree on the volume), "artifacts of ROLE"
     (its accepted outputs), "target of FAULT" (whatever an earlier fault hit, also where it holds
-    nothing any more) or "coordinator".
+    nothing any more), "coordinator" or "toxiproxy".
     Without its receipt `deadline_s` after the first submission, a fault has missed.
     """
 
@@ -172,7 +172,8 @@ class JobRequest:
 
     `task_params` make one task each. It is submitted once the job `starts_after` has ended. `like`
     names the job that nobody disturbs and whose results must be the same. An attempt without
-    progress for `no_progress_s` hangs.
+    progress for `no_progress_s` hangs. `through_proxy` submits it on the path of the clients,
+    which may be cut, not on the own port of the coordinator.
     """
 
     name: str
@@ -188,6 +189,7 @@ class JobRequest:
     like: str | None = None
     expected: str = "SUCCEEDED"
     no_progress_s: float | None = None
+    through_proxy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,18 +301,22 @@ class CheckpointTree:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What a run left behind: names of its labelled objects, toxics, paused containers."""
+    """What a run left behind: names of its labelled objects, toxics, paused containers.
+
+    `chains` are packet filter rules in containers that still run: "SERVICE/CHAIN".
+    """
 
     containers: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
     toxics: tuple[str, ...] = ()
     paused: tuple[str, ...] = ()
+    chains: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:
         """Whether nothing is left."""
-        left = (self.containers, self.networks, self.volumes, self.toxics, self.paused)
+        left = (self.containers, self.networks, self.volumes, self.toxics, self.paused, self.chains)
         return not any(left)
 
 

@@ -109,6 +109,7 @@ def describe_job(request: JobRequest) -> JsonValue:
         "like": request.like,
         "expected": request.expected,
         "no_progress_s": request.no_progress_s,
+        "through_proxy": request.through_proxy,
     }
 
 

@@ -145,12 +145,14 @@ def resolve(symbol: str, seen: Observation, world: World, run_id: str) -> Target
     """
     if symbol == "coordinator":
         return Target(symbol, container=_ours(world.containers.coordinator(), symbol, run_id))
+    if symbol == "toxiproxy":
+        return Target(symbol, container=_ours(world.containers.proxy(), symbol, run_id))
     if symbol.startswith(OF_A_TASK):
         return _task_target(symbol, role_in(symbol), seen)
     if not symbol.startswith("holder of "):
         known = (
             "'holder of ROLE', 'task of ROLE', 'checkpoints of ROLE', 'artifacts of ROLE', "
-            "'target of FAULT', 'coordinator'"
+            "'target of FAULT', 'coordinator', 'toxiproxy'"
         )
         raise NoTarget(f"{symbol!r} is no target; use {known}")
     held = _task_target(symbol, role_in(symbol), seen)
@@ -167,7 +169,7 @@ def role_in(symbol: str) -> str:
 
 def resolvable(symbol: str, seen: Observation) -> bool:
     """Whether what the symbol speaks of is there: the task, and for a holder its lease."""
-    if symbol == "coordinator" or symbol.startswith(TARGET_OF):
+    if symbol in {"coordinator", "toxiproxy"} or symbol.startswith(TARGET_OF):
         return True
     job = seen.jobs.get(role_in(symbol))
     if job is None or job.task is None:

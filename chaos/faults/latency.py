@@ -1,83 +1,43 @@
-"""Delay on a worker's own path to the coordinator, through Toxiproxy."""
+"""Delay on a worker's own path to the coordinator, through Toxiproxy, with or without jitter."""
 
-import time
 from dataclasses import dataclass
 
+from chaos.canaries import SLACK, Felt, OnPath, streams_of
 from chaos.history import integer
-from chaos.model import JsonMap, JsonValue, Landed, NoTarget, Receipt
-from chaos.ports import Probe, Scene, Toxic
+from chaos.model import Action, JsonMap
+from chaos.ports import Toxic
 
-PROBE_TIMEOUT_S = 5.0
-HOLD_MS = 500
-SLACK = 0.8
+DOWNSTREAM = "downstream"
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
-    """Parameters `latency_ms`, `hold_ms`; landed where a canary request is later by that much.
+class Latency(OnPath):
+    """Parameters `latency_ms`, `jitter_ms`, `stream` (upstream, downstream or both), `hold_ms`.
 
-    The delay is on the downstream half; canaries run on connections of their own through the
-    same listener before, during and after it.
+    Landed where a canary is later by the least delay that they allow; on both halves it pays twice.
     """
 
     kind: str = "latency"
 
-    def undo(self, scene: Scene) -> tuple[tuple[str, JsonMap], ...]:
-        """Remove the toxic."""
-        args: JsonMap = {"listener": _listener(scene), "names": [scene.action.fault_id]}
-        return (("remove_toxics", args),)
-
-    def fire(self, scene: Scene) -> JsonMap:
-        """Delay, for a while."""
-        network, listener, name = scene.world.network, _listener(scene), scene.action.fault_id
-        latency_ms = integer(scene.action.params["latency_ms"]) or 0
-        hold_ms = integer(scene.action.params.get("hold_ms")) or HOLD_MS
-        before = network.probe(listener, PROBE_TIMEOUT_S)
-        on_ns = time.monotonic_ns()
-        network.add(listener, Toxic(name, "latency", "downstream", {"latency": latency_ms}))
-        during = network.probe(listener, PROBE_TIMEOUT_S)
-        scene.wait(lambda _: False, hold_ms / 1e3)
-        network.remove(listener, name)
-        off_ns = time.monotonic_ns()
-        after = network.probe(listener, PROBE_TIMEOUT_S)
-        return {
-            "listener": listener,
-            "latency_ms": latency_ms,
-            "on_ns": on_ns,
-            "off_ns": off_ns,
-            "before": _json(before),
-            "during": _json(during),
-            "after": _json(after),
-        }
-
-    def receipt(self, scene: Scene, fired: JsonMap) -> Receipt:
-        """Compare the canaries."""
-        outcomes = {_field(fired, when, "outcome") for when in ("before", "during", "after")}
-        before, during, after = (
-            float(str(_field(fired, when, "elapsed_s"))) for when in ("before", "during", "after")
+    def toxics(self, action: Action) -> tuple[Toxic, ...]:
+        """Return a delay on each half of the path that is named."""
+        latency_ms, jitter_ms = _delay_ms(action.params)
+        attributes = {"latency": latency_ms, "jitter": jitter_ms}
+        return tuple(
+            Toxic(f"{action.fault_id}-{stream}", "latency", stream, attributes)
+            for stream in streams_of(action.params, DOWNSTREAM)
         )
-        delay_s = SLACK * float(str(fired["latency_ms"])) / 1e3
-        if outcomes != {"ok"}:
-            return Receipt(Landed.INCONCLUSIVE, fired, took_effect_ns=integer(fired["on_ns"]))
-        felt = during - before >= delay_s and during - after >= delay_s
-        landed = Landed.LANDED if felt else Landed.MISSED
-        return Receipt(landed, fired, took_effect_ns=integer(fired["on_ns"]))
+
+    def is_felt(self, felt: Felt, params: JsonMap) -> bool:
+        """Whether the canary was later than those around it."""
+        latency_ms, jitter_ms = _delay_ms(params)
+        times = len(streams_of(params, DOWNSTREAM))
+        least_s = SLACK * times * (latency_ms - jitter_ms) / 1e3
+        return felt.only("ok") and felt.is_later(least_s)
 
 
-def _listener(scene: Scene) -> str:
-    listener = scene.target().listener
-    if listener is None:
-        raise NoTarget(f"{scene.action.target} has no path through Toxiproxy")
-    return listener
-
-
-def _json(probe: Probe) -> JsonValue:
-    return {"outcome": probe.outcome, "elapsed_s": probe.elapsed_s}
-
-
-def _field(fired: JsonMap, when: str, name: str) -> JsonValue:
-    probe = fired[when]
-    return probe[name] if isinstance(probe, dict) else None
+def _delay_ms(params: JsonMap) -> tuple[int, int]:
+    return integer(params["latency_ms"]) or 0, integer(params.get("jitter_ms")) or 0
 
 
 FAULT = Latency()

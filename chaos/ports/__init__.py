@@ -5,24 +5,33 @@ here has an in-memory twin in chaos.testing.
 """
 
 from chaos.ports.disks import Disks
+from chaos.ports.logs import Line, Logs
 from chaos.ports.machine import Machine
+from chaos.ports.packets import Counted, Flow, Packets, Rule
 from chaos.ports.plugins import Fault, Invariant, Scene, Workload
 from chaos.ports.processes import Clocks, Processes
-from chaos.ports.values import Death, Probe, RunSpec, Stored, Toxic, WriteWindow
+from chaos.ports.values import Canary, Death, Probe, RunSpec, Stored, Toxic, WriteWindow
 from chaos.ports.world import Containers, Files, Network, Runtime, Stack, World
 
 __all__ = [
+    "Canary",
     "Clocks",
     "Containers",
+    "Counted",
     "Death",
     "Disks",
     "Fault",
     "Files",
+    "Flow",
     "Invariant",
+    "Line",
+    "Logs",
     "Machine",
     "Network",
+    "Packets",
     "Probe",
     "Processes",
+    "Rule",
     "RunSpec",
     "Runtime",
     "Scene",

@@ -24,6 +24,20 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class Canary:
+    """One request whose answer was read to its end, on a connection that both sides keep.
+
+    `outcome` as in `Probe`; `reads` counts in how many pieces the answer came.
+    """
+
+    outcome: str
+    elapsed_s: float
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    reads: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Toxic:
     """A Toxiproxy toxic; `stream` is upstream or downstream, names are unique to their fault."""
 

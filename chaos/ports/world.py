@@ -7,8 +7,10 @@ from typing import Protocol
 
 from chaos.model import Checkpoint, CheckpointTree, Container, JobRequest, JobView, JsonMap, Target
 from chaos.ports.disks import Disks
+from chaos.ports.logs import Logs
+from chaos.ports.packets import Packets
 from chaos.ports.processes import Clocks, Processes
-from chaos.ports.values import Death, Probe, Stored, Toxic, WriteWindow
+from chaos.ports.values import Canary, Death, Probe, Stored, Toxic, WriteWindow
 
 
 class Containers(Protocol):
@@ -20,6 +22,10 @@ class Containers(Protocol):
 
     def coordinator(self) -> Container:
         """Return the coordinator's container."""
+        ...
+
+    def proxy(self) -> Container:
+        """Return the container of Toxiproxy itself."""
         ...
 
     def kill(self, container: Container, signal: str = "SIGKILL") -> None:
@@ -46,6 +52,10 @@ class Network(Protocol):
         """Return the name of the listener that is this container's only path."""
         ...
 
+    def listeners(self) -> tuple[str, ...]:
+        """Return the names of the listeners that are enabled; raise CannotRun without an answer."""
+        ...
+
     def add(self, listener: str, toxic: Toxic) -> None:
         """Switch a toxic on and read it back; raise CannotRun where it is not there."""
         ...
@@ -60,6 +70,21 @@ class Network(Protocol):
 
     def probe(self, listener: str, timeout_s: float) -> Probe:
         """Make one request through the listener, on a new connection."""
+        ...
+
+    def canary(self, listener: str, timeout_s: float, pad_bytes: int = 0) -> Canary:
+        """Make one request, longer by about `pad_bytes`, and read its answer to the end.
+
+        Also where the listener is down, or Toxiproxy itself.
+        """
+        ...
+
+    def switch(self, listener: str, *, on: bool) -> None:
+        """Enable or disable a listener and read that back; disabling closes its connections."""
+        ...
+
+    def renew(self, listener: str) -> None:
+        """Close every connection of a listener and open it again at once, without toxics."""
         ...
 
 
@@ -100,7 +125,14 @@ class Runtime(Protocol):
         ...
 
     def submit(self, role: str, request: JobRequest) -> str:
-        """Upload the files, submit the job and return its id."""
+        """Upload the files, submit the job and return its id.
+
+        A role that is submitted again is the same job, for it has the same idempotency key.
+        """
+        ...
+
+    def accepted(self) -> tuple[str, ...]:
+        """Return the ids of all jobs that the coordinator has, whoever submitted them."""
         ...
 
     def job(self, role: str, job_id: str) -> JobView:
@@ -166,3 +198,5 @@ class World:
     disks: Disks
     processes: Processes
     clocks: Clocks
+    packets: Packets
+    logs: Logs

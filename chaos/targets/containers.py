@@ -23,6 +23,7 @@ from chaos.targets.engine import (
 )
 
 COORDINATOR = "coordinator"
+PROXY = "toxiproxy"
 FREEZE_TRIES = 5
 UNFROZEN = "unable to freeze"
 
@@ -35,8 +36,13 @@ class RunContainers:
         self._run_id = run_id
 
     def of_node(self, node_id: str) -> Container:
-        """Return the container whose hostname or service the node id starts with."""
+        """Return the service's container whose hostname or service the node id starts with.
+
+        A helper in the network namespace of a worker has that worker's hostname too.
+        """
         for found in self._all():
+            if SERVICE_KEY not in found.labels:
+                continue
             names = (found.attrs["Config"]["Hostname"], found.labels.get(SERVICE_KEY, ""))
             if any(name and f"{node_id}-".startswith(f"{name}-") for name in names):
                 return self._value(found)
@@ -45,6 +51,10 @@ class RunContainers:
     def coordinator(self) -> Container:
         """Return the coordinator's container."""
         return self.service(COORDINATOR)
+
+    def proxy(self) -> Container:
+        """Return Toxiproxy's container."""
+        return self.service(PROXY)
 
     def service(self, name: str) -> Container:
         """Return the one container of a service; raise NoTarget unless there is exactly one."""

@@ -25,6 +25,9 @@ from chaos.targets.disks import UNDOS as DISK_UNDOS
 from chaos.targets.disks import VolumeDisks, disk_helpers
 from chaos.targets.engine import RUN_KEY, UndoAction, by_labels, connect, explained
 from chaos.targets.helper import Helper, helper_image
+from chaos.targets.logs import EngineLogs
+from chaos.targets.packets import UNDOS as PACKET_UNDOS
+from chaos.targets.packets import NamespacePackets, chains_left, living
 from chaos.targets.processes import UNDOS as PROCESS_UNDOS
 from chaos.targets.processes import RunProcesses
 from chaos.targets.proxies import SERVICE as TOXIPROXY
@@ -45,6 +48,7 @@ UNDOS: Mapping[str, UndoAction] = {
     **DISK_UNDOS,
     **PROCESS_UNDOS,
     **CLOCK_UNDOS,
+    **PACKET_UNDOS,
 }
 """What each adapter can put right again, besides the removal of the whole stack."""
 STANDING_STACK = "stack"
@@ -74,7 +78,8 @@ class DockerMachine:
         helper = Helper(self._client, spec.run_id)
         network = ProxyNetwork(server_of(containers), helper)
         runtime = CoordinatorRuntime(
-            lambda: f"http://127.0.0.1:{containers.published(COORDINATOR, 8000)}"
+            lambda: f"http://127.0.0.1:{containers.published(COORDINATOR, 8000)}",
+            lambda: f"http://127.0.0.1:{containers.published(TOXIPROXY, 8100)}",
         )
         images = _images()
         if spec.planted is not None:
@@ -91,6 +96,8 @@ class DockerMachine:
             disks=VolumeDisks(touching, remounting),
             processes=RunProcesses(self._client, spec.run_id, containers, helper),
             clocks=RunClocks(self._client, spec.run_id, containers),
+            packets=NamespacePackets(self._client, spec.run_id, network),
+            logs=EngineLogs(self._client, containers),
         )
 
     def runs(self) -> tuple[str, ...]:
@@ -115,6 +122,7 @@ class DockerMachine:
             volumes=tuple(sorted(str(v.name) for v in self._volumes(run_id))),
             toxics=self._toxics_left(run_id, containers),
             paused=tuple(sorted(str(c.name) for c in containers if c.status == "paused")),
+            chains=chains_left(self._client, run_id, living(self._client, run_id)),
         )
 
     def _digest(self, name: str) -> str:

@@ -13,17 +13,19 @@ from typing import Any
 from docker import DockerClient
 from pydantic import BaseModel
 from requests import Response
-from requests.exceptions import RequestException
+from requests.exceptions import ReadTimeout, RequestException
 from toxiproxy.api import APIConsumer
 from toxiproxy.exceptions import InvalidToxic, NotFound, ProxyExists
 
 from chaos.model import CannotRun, Container, JsonMap, NoTarget
-from chaos.ports import Probe, Toxic
+from chaos.ports import Canary, Probe, Toxic
 from chaos.targets.containers import RunContainers
-from chaos.targets.engine import UndoAction
+from chaos.targets.engine import UndoAction, explained
 from chaos.targets.helper import Helper
 
 CALL_TIMEOUT_S = 3.0
+LOOKS = 3
+MARGIN_S = 10.0
 SERVICE = "toxiproxy"
 
 
@@ -32,6 +34,26 @@ class ProbeAnswer(BaseModel):
 
     outcome: str
     elapsed_s: float
+
+
+class CanaryAnswer(BaseModel):
+    """One of those that inside/canary.py answers with."""
+
+    outcome: str
+    elapsed_s: float
+    sent_bytes: int
+    received_bytes: int
+    reads: int
+
+    def value(self) -> Canary:
+        """Return it as the port states it."""
+        return Canary(**self.model_dump())
+
+
+class CanaryAnswers(BaseModel):
+    """What inside/canary.py answers."""
+
+    canaries: list[CanaryAnswer]
 
 
 class Missing(CannotRun):
@@ -45,7 +67,8 @@ class Exists(CannotRun):
 class ToxiproxyServer:
     """One Toxiproxy server, by the port of its control API on 127.0.0.1.
 
-    `port` is asked once, when the first call needs it.
+    `port` is asked when the first call needs it, and again after one without an answer: a server
+    that was started again may be published elsewhere.
     """
 
     def __init__(self, port: Callable[[], int]) -> None:
@@ -62,6 +85,26 @@ class ToxiproxyServer:
             for name, proxy in self._proxies().items()
             if proxy["enabled"]
         }
+
+    def ports(self) -> dict[str, int]:
+        """Return name -> port of every listener, also of those that are down."""
+        proxies = self._proxies().items()
+        return {name: int(str(proxy["listen"]).rpartition(":")[2]) for name, proxy in proxies}
+
+    def switch(self, listener: str, *, on: bool) -> None:
+        """Enable or disable a listener and read that back."""
+        self._call("post", f"/proxies/{listener}", json={"enabled": on})
+        if (listener in self.listeners()) is not on:
+            raise CannotRun(f"listener {listener} was set to enabled={on} but is not")
+
+    def renew(self, listener: str) -> None:
+        """Delete a listener and create it anew: without toxics, and its connections are closed.
+
+        Toxics that are removed one by one wait for what is still on its way to closed connections.
+        """
+        self._recreate(listener)
+        if listener not in self.listeners() or self.toxics().get(listener):
+            raise CannotRun(f"listener {listener} was made anew but is not there as it should be")
 
     def toxics(self) -> Mapping[str, tuple[Toxic, ...]]:
         """Return what is switched on, by listener."""
@@ -126,8 +169,7 @@ class ToxiproxyServer:
     def _call(self, method: str, path: str, **options: Any) -> Response:
         doing = f"Toxiproxy at 127.0.0.1:{self._consumer.port}, {method.upper()} {path}"
         try:
-            call = getattr(self._consumer, method)
-            response: Response = call(path, timeout=CALL_TIMEOUT_S, **options)
+            response = self._answer(method, path, **options)
         except ProxyExists as error:
             raise Exists(f"{doing}: it exists already") from error
         except NotFound as error:
@@ -135,9 +177,24 @@ class ToxiproxyServer:
         except InvalidToxic as error:
             raise CannotRun(f"{doing}: refused: {error}") from error
         except RequestException as error:
+            self.__dict__.pop("_consumer", None)
             raise CannotRun(f"{doing}: no answer in {CALL_TIMEOUT_S:g} s: {error}") from error
         if response.status_code >= 400:
             raise CannotRun(f"{doing}: HTTP {response.status_code} {response.text[:200]}")
+        return response
+
+    def _answer(self, method: str, path: str, **options: Any) -> Response:
+        """Call, and look again where a look had no answer: another call may hold a lock."""
+        tries = LOOKS if method == "get" else 1
+        for left in reversed(range(tries)):
+            try:
+                call = getattr(self._consumer, method)
+                response: Response = call(path, timeout=CALL_TIMEOUT_S, **options)
+            except ReadTimeout:
+                if not left:
+                    raise
+            else:
+                break
         return response
 
 
@@ -147,6 +204,7 @@ class ProxyNetwork:
     def __init__(self, server: ToxiproxyServer, helper: Helper) -> None:
         self._server = server
         self._helper = helper
+        self._ports: dict[str, int] = {}
 
     def listener_of(self, container: Container) -> str:
         """Return the listener that carries the name of the container's service."""
@@ -184,23 +242,79 @@ class ProxyNetwork:
         answer = self._helper.run("probe", request, ProbeAnswer)
         return Probe(answer.outcome, answer.elapsed_s)
 
+    def canary(self, listener: str, timeout_s: float, pad_bytes: int = 0) -> Canary:
+        """Ask for /healthz on a new connection and read the answer to its end."""
+        return self.canaries(self._helper, listener, 1, timeout_s, pad_bytes)[0]
+
+    def canaries(
+        self, helper: Helper, listener: str, times: int, timeout_s: float, pad_bytes: int = 0
+    ) -> tuple[Canary, ...]:
+        """Make requests from where a helper is, one after the other."""
+        request: JsonMap = {
+            "host": SERVICE,
+            "port": self._port(listener),
+            "path": "/healthz",
+            "timeout_s": timeout_s,
+            "pad_bytes": pad_bytes,
+            "times": times,
+        }
+        answer = helper.run("canary", request, CanaryAnswers, times * timeout_s + MARGIN_S)
+        return tuple(canary.value() for canary in answer.canaries)
+
+    def switch(self, listener: str, *, on: bool) -> None:
+        """Enable or disable a listener and read that back."""
+        self._server.switch(listener, on=on)
+
+    def renew(self, listener: str) -> None:
+        """Close every connection of a listener and open it again without toxics."""
+        self._server.renew(listener)
+
+    def _port(self, listener: str) -> int:
+        """Return the port of a listener, the last one known where Toxiproxy itself is down."""
+        try:
+            self._ports = self._server.ports()
+        except CannotRun:
+            if listener not in self._ports:
+                raise
+        if listener not in self._ports:
+            raise CannotRun(f"Toxiproxy has no listener {listener}")
+        return self._ports[listener]
+
 
 def server_of(containers: RunContainers) -> ToxiproxyServer:
     """Return the server of a run, whose port is asked for when it is first needed."""
     return ToxiproxyServer(lambda: containers.published(SERVICE, 8474))
 
 
+def _living(client: DockerClient, run_id: str) -> ToxiproxyServer | None:
+    """Return the server of a run while its container runs; one that is down has no state."""
+    containers = RunContainers(client, run_id)
+    with suppress(NoTarget):
+        if containers.running(containers.service(SERVICE)):
+            return server_of(containers)
+    return None
+
+
 def _remove_toxics(client: DockerClient, run_id: str, args: JsonMap) -> None:
     """Remove the fault's toxics from its listener; a Toxiproxy that is down has none."""
-    containers = RunContainers(client, run_id)
-    try:
-        if not containers.running(containers.service(SERVICE)):
-            return
-    except NoTarget:
+    server, names = _living(client, run_id), args["names"]
+    if server is None:
         return
-    server, names = server_of(containers), args["names"]
     for name in names if isinstance(names, list) else []:
         server.remove(str(args["listener"]), str(name))
 
 
-UNDOS: dict[str, UndoAction] = {"remove_toxics": _remove_toxics}
+def _open_listener(client: DockerClient, run_id: str, args: JsonMap) -> None:
+    """Enable the fault's listener; a Toxiproxy that is started has all of them, and enabled."""
+    server = _living(client, run_id)
+    if server is None:
+        return
+    try:
+        server.switch(str(args["listener"]), on=True)
+    except Missing:
+        container = RunContainers(client, run_id).service(SERVICE)
+        with explained(f"restart of {SERVICE}"):
+            client.api.restart(container.container_id, timeout=1)
+
+
+UNDOS: dict[str, UndoAction] = {"remove_toxics": _remove_toxics, "open_listener": _open_listener}

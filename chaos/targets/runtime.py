@@ -42,11 +42,15 @@ STATUS = re.compile(r": ([1-5][0-9]{2}) ")
 class CoordinatorRuntime:
     """The coordinator's public API, on its direct port: no fault lies between.
 
-    `base_url` is asked once, when the first call needs it.
+    Jobs may be submitted on the path of the clients. Each address is asked for once, when the
+    first call needs it.
     """
 
-    def __init__(self, base_url: Callable[[], str]) -> None:
+    def __init__(
+        self, base_url: Callable[[], str], clients_url: Callable[[], str] | None = None
+    ) -> None:
         self._base_url = base_url
+        self._clients_url = clients_url or base_url
         self._cursors: dict[str, int] = {}
         self._events: list[Event] = []
 
@@ -80,8 +84,9 @@ class CoordinatorRuntime:
         )
         name = JobMetadata(name=f"{request.name}-{role}")
         spec = JobSpec(apiVersion="flashml.dev/v1alpha1", kind="Job", metadata=name, spec=section)
+        client = self._through_proxy if request.through_proxy else self._client
         with _answering():
-            job_id = self._client.submit(spec).job_id
+            job_id = client.submit(spec, idempotency_key=f"chaos-{role}").job_id
         self._cursors[job_id] = 0
         return job_id
 
@@ -102,7 +107,7 @@ class CoordinatorRuntime:
         the second one began, so up to there nothing is missing from any job.
         """
         self._fetch()
-        horizon = max(self._cursors.values(), default=0)
+        horizon = max([*self._cursors.values()], default=0)
         self._fetch()
         chosen = [event for event in self._events if after < event.id <= horizon]
         return tuple(_json(event) for event in sorted(chosen, key=lambda event: event.id))
@@ -153,6 +158,15 @@ class CoordinatorRuntime:
                 return None
             return hashlib.sha256(to.read_bytes()).hexdigest()
 
+    def accepted(self) -> tuple[str, ...]:
+        """Return the ids of all jobs that the coordinator has, whoever submitted them."""
+        with _answering():
+            return tuple(job.job_id for job in self._client.jobs())
+
+    @cached_property
+    def _through_proxy(self) -> CoordinatorClient:
+        return CoordinatorClient(self._clients_url(), timeout_s=CALL_TIMEOUT_S)
+
     @cached_property
     def _client(self) -> CoordinatorClient:
         return CoordinatorClient(self._base_url(), timeout_s=CALL_TIMEOUT_S)
@@ -166,7 +180,7 @@ class CoordinatorRuntime:
         return InputFile(path=path, key=record.object_key, sha256=digest)
 
     def _fetch(self) -> None:
-        for job_id in self._cursors:
+        for job_id in list(self._cursors):
             while items := self._page(job_id):
                 self._events += items
                 self._cursors[job_id] = items[-1].id

@@ -1,40 +1,13 @@
-"""The twins of the network and of the machine as a whole."""
+"""The twin of the machine as a whole."""
 
 from collections.abc import Mapping
 
-from chaos.model import Audit, Container, Undo
-from chaos.ports import Probe, RunSpec, Toxic, World
+from chaos.model import Audit, Undo
+from chaos.ports import RunSpec, World
 from chaos.testing.disks import FakeDisks
+from chaos.testing.network import FakeLogs, FakeNetwork, FakePackets
 from chaos.testing.processes import FakeClocks, FakeProcesses
 from chaos.testing.system import FakeSystem
-
-
-class FakeNetwork:
-    """Listeners without a network: toxics are only kept."""
-
-    def __init__(self) -> None:
-        self.active: dict[str, dict[str, Toxic]] = {}
-
-    def listener_of(self, container: Container) -> str:
-        """Return the listener named like the worker."""
-        return container.service
-
-    def add(self, listener: str, toxic: Toxic) -> None:
-        """Switch a toxic on."""
-        self.active.setdefault(listener, {})[toxic.name] = toxic
-
-    def remove(self, listener: str, name: str) -> None:
-        """Switch a toxic off."""
-        self.active.get(listener, {}).pop(name, None)
-
-    def toxics(self) -> Mapping[str, tuple[Toxic, ...]]:
-        """Return what is switched on."""
-        return {name: tuple(found.values()) for name, found in self.active.items() if found}
-
-    def probe(self, listener: str, timeout_s: float) -> Probe:
-        """Time out where there is a toxic."""
-        hurt = bool(self.active.get(listener))
-        return Probe("timeout", timeout_s) if hurt else Probe("ok", 0.001)
 
 
 class FakeMachine:
@@ -69,6 +42,8 @@ class FakeMachine:
             disks=self.disks[spec.run_id],
             processes=self.processes[spec.run_id],
             clocks=self.clocks[spec.run_id],
+            packets=FakePackets(),
+            logs=FakeLogs(),
         )
 
     def runs(self) -> tuple[str, ...]:

@@ -87,6 +87,10 @@ class FakeSystem:
         self._event(job, "TASK_CREATED")
         return job.job_id
 
+    def accepted(self) -> tuple[str, ...]:
+        """Return the ids of all jobs."""
+        return tuple(self.jobs)
+
     def job(self, role: str, job_id: str) -> JobView:
         """Return a job and its task."""
         with self.lock:
@@ -218,6 +222,10 @@ class FakeSystem:
     def coordinator(self) -> Container:
         """Return the coordinator's container."""
         return Container("id-coordinator", "coordinator", self.spec.run_id)
+
+    def proxy(self) -> Container:
+        """Return Toxiproxy's container."""
+        return Container("id-toxiproxy", "toxiproxy", self.spec.run_id)
 
     def kill(self, container: Container, signal: str = "SIGKILL") -> None:
         """Take a worker down."""

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from chaos.targets.inside import (
+    canary,
     clock,
     damage,
     evidence,
+    packets,
     probe,
     processes,
     room,
@@ -18,9 +20,11 @@ from chaos.targets.inside import (
 )
 
 SCRIPTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "canary": canary.answer,
     "clock": clock.answer,
     "damage": damage.answer,
     "evidence": evidence.answer,
+    "packets": packets.answer,
     "probe": probe.answer,
     "processes": processes.answer,
     "room": room.answer,

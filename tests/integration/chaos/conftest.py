@@ -35,8 +35,10 @@ TESTCONTAINERS = {
 SERVER = """
 import http.server
 class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
     def do_GET(self):
         self.send_response(200)
+        self.send_header("Content-Length", "0")
         self.end_headers()
     def log_message(self, *_):
         pass

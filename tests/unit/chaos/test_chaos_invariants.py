@@ -106,7 +106,7 @@ class Story:
         self.add("collected", silent=[])
         self.add("checkpoints", role="main", when="end", checkpoints=[], lineage=self.lineage)
         self.add("healed", failures=[], unsteady=[], checked=True)
-        names = ("containers", "networks", "volumes", "toxics", "paused")
+        names = ("containers", "networks", "volumes", "toxics", "paused", "chains")
         clean: dict[str, Any] = {name: [] for name in names}
         self.add("audit", kept=False, **clean)
         log = {"lines": 9, "numbered": 8, "processes": 1, "gaps": []}
@@ -427,7 +427,9 @@ def test_a_fault_that_did_not_land_makes_the_run_unknown(landed: str) -> None:
     assert judgement.verdict is Verdict.UNKNOWN
 
 
-@pytest.mark.parametrize("name", ["containers", "networks", "volumes", "toxics", "paused"])
+@pytest.mark.parametrize(
+    "name", ["containers", "networks", "volumes", "toxics", "paused", "chains"]
+)
 def test_whatever_is_left_on_the_machine_is_found(name: str) -> None:
     story = tell(Shape([]))
     change(story, "audit", **{name: ["something"]})

@@ -102,5 +102,6 @@ def test_the_verdict_has_the_shape_of_the_contract() -> None:
     assert verdict["invariants"] == [
         {"name": "says-valid", "verdict": "valid", "detail": "because"}
     ]
-    assert set(verdict["clean"]) == {"containers", "networks", "volumes", "toxics", "paused"}
+    names = {"containers", "networks", "volumes", "toxics", "paused", "chains"}
+    assert set(verdict["clean"]) == names
     assert {"mttd_s", "mttr_s", "goodput"} <= set(verdict["figures"])
