@@ -94,9 +94,9 @@ async def found(client: httpx.AsyncClient) -> dict[str, Item]:
             whole = answer.status_code == 200 and answer.content == data(key, size_bytes)
             items[key] = Item.ABSENT if answer.status_code == 404 else _item(whole)
     listing = (await client.get("/jobs")).raise_for_status().json()["items"]
-    by_name = {each["spec"]["metadata"]["name"]: each for each in listing}
+    named = {each["name"]: each for each in listing}
     for age in AGES:
-        each = by_name.get(f"power-{age}")
+        each = named.get(f"power-{age}")
         items[f"job-{age}"] = Item.ABSENT if each is None else await _job(client, each["job_id"])
     return items
 

@@ -95,9 +95,9 @@ def run(record: Callable[[Path], None], look: Callable[[Path], Outcome]) -> int:
     verb, *places = sys.argv[1:]
     paths = [Path(place) for place in places]
     if verb == "record":
-        record(*paths)
+        record(paths[0])
     elif verb == "judge":
-        judge(*paths, look)
+        judge(paths[0], paths[1], look)
     elif verb == "look":
         print(json.dumps(told(look, paths[0], 0)))
     return 0

@@ -101,7 +101,10 @@ def torn(effect: Bytes) -> Iterator[tuple[str, tuple[Effect, ...]]]:
     half = size // 2 // SECTOR_BYTES * SECTOR_BYTES or size // 2
     if half:
         yield f"only its first {half} bytes", (_piece(effect, 0, half),)
-        yield f"its size, and only its first {half} bytes", (_grown(effect), _piece(effect, 0, half))
+        yield (
+            f"its size, and only its first {half} bytes",
+            (_grown(effect), _piece(effect, 0, half)),
+        )
     for unit in (SECTOR_BYTES, BLOCK_BYTES):
         if size > unit:
             rest = _piece(effect, unit, size)

@@ -15,10 +15,10 @@ from chaos.powerloss.operations import Kind, Operation, Tree
 PROMISE = b"chaos: answered "
 """What a recorded process writes, to whatever descriptor, before the item that is now promised."""
 CALLS = (
-    "open openat creat mkdir mkdirat write pwrite64 writev pwritev fsync fdatasync sync syncfs "
-    "rename renameat renameat2 link linkat symlink symlinkat unlink unlinkat rmdir truncate "
-    "ftruncate fallocate lseek copy_file_range sendfile splice mmap"
-).split()
+    "open,openat,creat,mkdir,mkdirat,write,pwrite64,writev,pwritev,fsync,fdatasync,sync,syncfs,"
+    "rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,rmdir,truncate,"
+    "ftruncate,fallocate,lseek,copy_file_range,sendfile,splice,mmap"
+)
 REFUSED = {"copy_file_range", "sendfile", "splice", "symlink", "symlinkat", "fallocate", "pwritev"}
 _LINE = re.compile(r"(\d+) +(\w+)\((.*)\) += (-?\d+|0x[0-9a-f]+)(?:<([^>]*)>(\(deleted\))?)?")
 _BEGUN = re.compile(r"(\d+) +(\w+\(.*) <unfinished \.\.\.>")

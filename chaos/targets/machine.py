@@ -16,11 +16,13 @@ from docker.errors import APIError, ImageNotFound, NotFound
 
 from chaos.model import Audit, CannotRun, Undo, UsageError
 from chaos.ports import RunSpec, World
+from chaos.ports.images import DiskImages
 from chaos.targets import command
 from chaos.targets.containers import COORDINATOR, RunContainers
 from chaos.targets.containers import UNDOS as CONTAINER_UNDOS
 from chaos.targets.engine import RUN_KEY, UndoAction, by_labels, connect, explained
 from chaos.targets.helper import Helper, helper_image
+from chaos.targets.images import EngineImages
 from chaos.targets.proxies import SERVICE as TOXIPROXY
 from chaos.targets.proxies import UNDOS as PROXY_UNDOS
 from chaos.targets.proxies import ProxyNetwork, server_of
@@ -70,6 +72,11 @@ class DockerMachine:
         project = Project(spec.run_id, spec.workers, images)
         stack = ComposeStack(containers, network, runtime, helper, project)
         return World(stack, containers, network, VolumeFiles(helper), runtime)
+
+    def disk_images(self, run_id: str, planted: str | None) -> DiskImages:
+        """Return what records and judges power losses, with these labels; starts nothing."""
+        runtime = _planted_image(planted) if planted else _images()["FLASHML_RUNTIME_IMAGE"]
+        return EngineImages(self._client, run_id, runtime)
 
     def runs(self) -> tuple[str, ...]:
         """Return the run ids found on labelled containers, networks and volumes."""
