@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from chaos.model import CannotRun, JsonMap, Verdict
 from chaos.ports.images import DiskImages, Mounted, Recording
 from chaos.powerloss.bundle import chosen, packed, volume
-from chaos.powerloss.disk import Disk, Image
+from chaos.powerloss.disk import Disk, Image, bytes_of
 from chaos.powerloss.operations import Operation
 from chaos.powerloss.rules import Judged, told, violations
 from chaos.powerloss.states import CrashState, crash_states
@@ -122,7 +122,7 @@ def understood(recording: Recording) -> list[Operation]:
 
 
 def _differences(image: Image, seen: dict[str, bytes | None]) -> set[str]:
-    modelled = {path: found and found.data for path, found in image.items() if _lasting(path)}
+    modelled = {path: data for path, data in bytes_of(image).items() if _lasting(path)}
     missing = modelled.keys() ^ seen.keys()
     return missing | {
         path for path in modelled.keys() & seen.keys() if modelled[path] != seen[path]

@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
-from chaos.powerloss.disk import Content
+from chaos.powerloss.disk import bytes_of
 from chaos.powerloss.operations import Tree
 from chaos.powerloss.states import CrashState
 
@@ -46,12 +46,8 @@ def packed(states: Sequence[CrashState], owner: int) -> bytes:
 
 def volume(state: CrashState, root: str, owner: int) -> bytes:
     """Return a tar archive of one state's volume, below the directory `root`."""
-    below = {f"{root}/{path}": _data(found) for path, found in state.image.items()}
+    below = {f"{root}/{path}": data for path, data in bytes_of(state.image).items()}
     return archive({root: None, **below}, owner)
-
-
-def _data(found: Content | None) -> bytes | None:
-    return None if found is None else found.data
 
 
 def archive(tree: Tree, owner: int) -> bytes:

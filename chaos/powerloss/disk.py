@@ -60,6 +60,11 @@ Image = dict[str, Content | None]
 """A volume after a crash: the content of each file by its path, None for a directory."""
 
 
+def bytes_of(image: Image) -> dict[str, bytes | None]:
+    """Return the bytes alone."""
+    return {path: None if found is None else found.data for path, found in image.items()}
+
+
 class Impossible(Exception):
     """The operations do not fit the volume: a name is missing, or taken."""
 

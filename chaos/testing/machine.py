@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from chaos.model import Audit, Container, Undo
 from chaos.ports import Probe, RunSpec, Toxic, World
+from chaos.testing.images import FakeImages
 from chaos.testing.system import FakeSystem
 
 
@@ -41,6 +42,7 @@ class FakeMachine:
     def __init__(self) -> None:
         self.systems: dict[str, FakeSystem] = {}
         self.undone: list[Undo] = []
+        self.explored: list[str] = []
         self.failing: set[str] = set()
 
     def images(self, planted: str | None) -> Mapping[str, str]:
@@ -53,6 +55,11 @@ class FakeMachine:
         system = FakeSystem(spec)
         self.systems[spec.run_id] = system
         return World(system, system, FakeNetwork(), system, system)
+
+    def disk_images(self, run_id: str, planted: str | None) -> FakeImages:
+        """Return saves that are synced, unless a bug was planted."""
+        self.explored.append(run_id)
+        return FakeImages(synced=planted is None)
 
     def runs(self) -> tuple[str, ...]:
         """Return the runs whose stack is up."""
