@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from chaos.model import Checkpoint, CheckpointTree, Container, JobRequest, JobView, JsonMap, Target
+from chaos.ports.images import DiskImages
 from chaos.ports.values import Death, Flip, Probe, Toxic, WriteWindow
 
 
@@ -153,3 +154,4 @@ class World:
     network: Network
     files: Files
     runtime: Runtime
+    images: DiskImages

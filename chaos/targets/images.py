@@ -9,7 +9,7 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,17 @@ from docker import DockerClient
 from docker.errors import ImageNotFound, NotFound
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from chaos.model import CannotRun
+from chaos.model import CannotRun, JsonMap
 from chaos.ports.images import Mounted, Recording
 from chaos.powerloss.bundle import archive, unpacked
 from chaos.powerloss.rules import Judged
 from chaos.powerloss.trace import CALLS
-from chaos.targets.engine import ROLE_KEY, explained, run_labels
+from chaos.targets.engine import ROLE_KEY, UndoAction, by_labels, explained, run_labels
 from chaos.targets.helper import UNCONFINED, helper_image
 
 ROOT = "/var/lib/flashruntime/checkpoints"
 CODE = "/code"
+ROLE = "power-"
 PAYLOADS = Path(__file__).parents[1] / "payloads"
 STRING_BYTES = 16 << 20
 ACT_S, JUDGE_S = 60.0, 1800.0
@@ -107,7 +108,7 @@ class EngineImages:
                 "device_cgroup_rules": LOOP_DEVICES,
                 "security_opt": [*UNCONFINED, "apparmor=unconfined"],
             }
-            shape = Shape("power-mount", self._image, command, rights, (_code(), files))
+            shape = Shape(f"{ROLE}mount", self._image, command, rights, (_code(), files))
             with self._container(shape) as judge:
                 _ended(judge)
                 found = _judged(_file(judge, "/images/outcomes.json"))
@@ -117,7 +118,7 @@ class EngineImages:
     def _made(self, volumes: Sequence[bytes]) -> list[bytes]:
         """Return a disk image with the files of each volume."""
         commands = [MAKE.format(index, MEBIBYTES) for index in range(len(volumes))]
-        shape = Shape("power-mkfs", helper_image(), ["sh", "-ec", "\n".join(commands)])
+        shape = Shape(f"{ROLE}mkfs", helper_image(), ["sh", "-ec", "\n".join(commands)])
         rights = {"user": "0:0", "cap_add": ["DAC_OVERRIDE"]}
         files = tuple(_below(f"volumes/{index}", data) for index, data in enumerate(volumes))
         with self._container(Shape(shape.role, shape.image, shape.command, rights, files)) as maker:
@@ -132,11 +133,11 @@ class EngineImages:
         self, what: str, *words: str, rights: dict[str, Any], files: tuple[bytes, ...] = ()
     ) -> Shape:
         command = ["python", "-m", _module(what), *words]
-        return Shape(f"power-{words[0]}", self._image, command, rights, (_code(), *files))
+        return Shape(f"{ROLE}{words[0]}", self._image, command, rights, (_code(), *files))
 
     @contextmanager
     def _volume(self, what: str) -> Iterator[str]:
-        name = f"{self._run_id}_power-{what}"
+        name = f"{self._run_id}_{ROLE}{what}"
         found = self._client.volumes.create(name, labels=run_labels(self._run_id))
         try:
             yield name
@@ -169,6 +170,23 @@ class EngineImages:
             found.remove(force=True, v=True)
 
 
+def _remove_power(client: DockerClient, run_id: str, _args: JsonMap) -> None:
+    """Remove what a power loss made beside the stack; what is gone is fine."""
+    with explained("removal of recorders and judges"):
+        filters = by_labels(run_id)
+        for found in client.containers.list(all=True, filters=filters, ignore_removed=True):
+            if found.labels.get(ROLE_KEY, "").startswith(ROLE):
+                with suppress(NotFound):
+                    found.remove(force=True, v=True)
+        for volume in client.volumes.list(filters=filters):
+            if str(volume.name).startswith(f"{run_id}_{ROLE}"):
+                with suppress(NotFound):
+                    volume.remove(force=True)
+
+
+UNDOS: dict[str, UndoAction] = {"remove_power": _remove_power}
+
+
 def _tracer(actor_id: str) -> Shape:
     calls = ",".join(f"?{name}" for name in CALLS.split(","))
     command = ["strace", "-f", "-y", "-xx", "-s", str(STRING_BYTES), "-e", f"trace={calls}"]
@@ -178,7 +196,7 @@ def _tracer(actor_id: str) -> Shape:
         "cap_add": ["SYS_PTRACE", "DAC_READ_SEARCH"],
         "security_opt": ["no-new-privileges", *UNCONFINED],
     }
-    return Shape("power-trace", helper_image(), [*command, "-o", "/trace", "-p", "1"], rights)
+    return Shape(f"{ROLE}trace", helper_image(), [*command, "-o", "/trace", "-p", "1"], rights)
 
 
 def _module(what: str) -> str:

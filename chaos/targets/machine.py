@@ -22,6 +22,7 @@ from chaos.targets.containers import COORDINATOR, RunContainers
 from chaos.targets.containers import UNDOS as CONTAINER_UNDOS
 from chaos.targets.engine import RUN_KEY, UndoAction, by_labels, connect, explained
 from chaos.targets.helper import Helper, helper_image
+from chaos.targets.images import UNDOS as POWER_UNDOS
 from chaos.targets.images import EngineImages
 from chaos.targets.proxies import SERVICE as TOXIPROXY
 from chaos.targets.proxies import UNDOS as PROXY_UNDOS
@@ -35,7 +36,7 @@ BUILD_TIMEOUT_S = 120.0
 REMOVAL_PASSES = 5
 PAYLOADS = ROOT / "chaos" / "payloads"
 PLANTED = "planted_"
-UNDOS: Mapping[str, UndoAction] = {**CONTAINER_UNDOS, **PROXY_UNDOS}
+UNDOS: Mapping[str, UndoAction] = {**CONTAINER_UNDOS, **PROXY_UNDOS, **POWER_UNDOS}
 """What each adapter can put right again, besides the removal of the whole stack."""
 STANDING_STACK = "stack"
 """Value of the run label where the stack was started by hand: never part of a chaos run."""
@@ -66,12 +67,13 @@ class DockerMachine:
         runtime = CoordinatorRuntime(
             lambda: f"http://127.0.0.1:{containers.published(COORDINATOR, 8000)}"
         )
+        disks = self.disk_images(spec.run_id, spec.planted)
         images = _images()
         if spec.planted is not None:
             images["FLASHML_RUNTIME_IMAGE"] = _planted_image(spec.planted)
         project = Project(spec.run_id, spec.workers, images)
         stack = ComposeStack(containers, network, runtime, helper, project)
-        return World(stack, containers, network, VolumeFiles(helper), runtime)
+        return World(stack, containers, network, VolumeFiles(helper), runtime, disks)
 
     def disk_images(self, run_id: str, planted: str | None) -> DiskImages:
         """Return what records and judges power losses, with these labels; starts nothing."""

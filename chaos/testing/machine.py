@@ -54,7 +54,8 @@ class FakeMachine:
         """Return a world whose stack is counted as soon as it starts."""
         system = FakeSystem(spec)
         self.systems[spec.run_id] = system
-        return World(system, system, FakeNetwork(), system, system)
+        images = FakeImages(synced=spec.planted is None)
+        return World(system, system, FakeNetwork(), system, system, images)
 
     def disk_images(self, run_id: str, planted: str | None) -> FakeImages:
         """Return saves that are synced, unless a bug was planted."""
