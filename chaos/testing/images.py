@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from hashlib import sha256
 
+from chaos.blackout import PROMISED
 from chaos.ports.images import Mounted, Recording
 from chaos.powerloss.bundle import FOLDER, unpacked
 from chaos.powerloss.disk import Disk, bytes_of
@@ -53,13 +54,13 @@ class FakeImages:
         """Judge the trees of a bundle by the digest of their parts."""
         self.asked.append(what)
         states = json.loads(unpacked([bundle], FOLDER)["states.json"] or b"")
-        return tuple(_judged(state["tree"]) for state in states)
+        return tuple(_judged(what, state["tree"]) for state in states)
 
     def mount(self, what: str, volumes: Sequence[bytes]) -> tuple[Mounted, ...]:
         """Judge archives as if each had been a disk image."""
         self.asked.append(what)
         return tuple(
-            Mounted(sha256(data).hexdigest(), _judged(_digests(unpacked([data], "volume"))))
+            Mounted(sha256(data).hexdigest(), _judged(what, _digests(unpacked([data], "volume"))))
             for data in volumes
         )
 
@@ -68,8 +69,9 @@ def _digests(tree: Tree) -> dict[str, str | None]:
     return {path: None if data is None else sha256(data).hexdigest() for path, data in tree.items()}
 
 
-def _judged(tree: dict[str, str | None]) -> Judged:
-    return Judged(True, {step: _item(tree, step) for step in (OLDER, NEWER)}, "")
+def _judged(what: str, tree: dict[str, str | None]) -> Judged:
+    items = dict.fromkeys(PROMISED[what], "whole")
+    return Judged(True, items | {step: _item(tree, step) for step in (OLDER, NEWER)}, "")
 
 
 def _item(tree: dict[str, str | None], step: str) -> str:

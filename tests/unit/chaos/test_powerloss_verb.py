@@ -3,12 +3,19 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chaos.blackout import Choice, explore, understood
 from chaos.cli import main
-from chaos.model import CannotRun, Verdict
+from chaos.experiments import power_loss as power_loss_experiment
+from chaos.faults.power_loss import FAULT
+from chaos.history import History, Record
+from chaos.invariants import survives_power_loss
+from chaos.model import Action, CannotRun, JsonMap, Landed, Receipt, Trigger, Verdict
+from chaos.ports import RunSpec, World
+from chaos.schedule import Draw
 from chaos.testing.images import NEWER, OLDER, FakeImages
 from chaos.testing.machine import FakeMachine
 
@@ -63,3 +70,50 @@ def test_the_verb_keeps_what_it_saw_and_ends_by_the_verdict(
     assert "had been answered and is" in shown.err
     removed = [undo.run_id for undo in machine.undone if undo.action == "stack_down"]
     assert removed == machine.explored
+
+
+class OnlyImages:
+    """A scene in which a fault may note, and reach recorder and judges."""
+
+    def __init__(self, action: Action, world: World) -> None:
+        self.action = action
+        self.world = world
+
+    def note(self, text: str, data: JsonMap) -> None:
+        pass
+
+
+def receipts(planted: str | None) -> tuple[list[Receipt], tuple[Verdict, str]]:
+    """The receipts of the experiment's faults on the twin, and what the invariant says of them."""
+    world = FakeMachine().world(RunSpec("r", workers=2, planted=planted))
+    found = []
+    for action in power_loss_experiment.EXPERIMENT.faults(Draw(1)):
+        scene: Any = OnlyImages(action, world)
+        found.append(FAULT.receipt(scene, FAULT.fire(scene)))
+    records = [received({"evidence": dict(each.evidence)}) for each in found]
+    return found, survives_power_loss.INVARIANT.judge(History(records))
+
+
+def received(data: JsonMap) -> Record:
+    return Record(0, 0, "boot", "", "controller", "fault_receipt", data)
+
+
+def test_the_receipt_of_the_fault_is_the_digest_of_an_image_and_what_is_lost_in_it() -> None:
+    found, (verdict, detail) = receipts(None)
+    assert [receipt.landed for receipt in found] == [Landed.LANDED, Landed.LANDED]
+    images: Any = found[0].evidence["power_lost"]
+    assert any(image["lost"] and image["image_sha256"] for image in images)
+    assert (verdict, "disk images mounted" in detail) == (Verdict.VALID, True)
+
+
+def test_where_the_images_lost_nothing_the_fault_missed() -> None:
+    world = FakeMachine().world(RunSpec("r", workers=2))
+    params: JsonMap = {"what": "checkpoint", "limit": 1, "mounts": 1}
+    scene: Any = OnlyImages(Action("f", "power_loss", "coordinator", Trigger(), 1.0, params), world)
+    assert FAULT.receipt(scene, FAULT.fire(scene)).landed is Landed.MISSED
+
+
+def test_a_build_without_fsync_violates_the_invariant_and_no_power_loss_leaves_it_unknown() -> None:
+    _, (verdict, detail) = receipts("no_fsync")
+    assert (verdict, "step-000020" in detail) == (Verdict.VIOLATED, True)
+    assert survives_power_loss.INVARIANT.judge(History([]))[0] is Verdict.UNKNOWN
