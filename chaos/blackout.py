@@ -19,6 +19,7 @@ OWNER = 10001
 PROMISED = {
     "checkpoint": ("step-000010",),
     "coordinator": ("small-old", "large-old", "job-old"),
+    "takeover": ("resume-10",),
 }
 """What can be recorded, with the items that are promised before the recording begins."""
 
