@@ -26,9 +26,8 @@ PROMISED = {
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How many states are looked at: `limit` as directories, `mounts` of those as disk images.
-
-    None looks at all of them.
+    """How many states are looked at, None for all: `limit` as directories, and `mounts` of those
+    that lost something as disk images too.
     """
 
     seed: int
@@ -88,7 +87,7 @@ def explore(
     states = chosen(known, choice.limit, choice.seed)
     say(f"{what}: {len(known)} states after a power loss, {len(states)} of them looked at")
     judged = images.judge(what, packed(states, OWNER))
-    on_disk = chosen(states, choice.mounts, choice.seed)
+    on_disk = chosen([state for state in states if state.lost], choice.mounts, choice.seed)
     mounted: list[Mounted] = []
     for start in range(0, len(on_disk), BATCH):
         batch = on_disk[start : start + BATCH]

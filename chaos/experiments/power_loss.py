@@ -4,22 +4,28 @@ from chaos.blackout import PROMISED
 from chaos.model import Action, Trigger
 from chaos.schedule import Draw, Experiment
 
-LIMIT, MOUNTS = 120, 6
-DEADLINE_S = 240.0
+LIMIT, MOUNTS = 60, 3
+DEADLINE_S = 400.0
 
 
 def faults(draw: Draw) -> tuple[Action, ...]:
     """Record each save and look at a seeded choice of what may be left of it."""
-    return tuple(_fault(draw, what) for what in PROMISED)
+    whats = list(PROMISED)
+    befores = [None, *map(_name, whats)]
+    return tuple(_fault(draw, what, before) for what, before in zip(whats, befores, strict=False))
 
 
-def _fault(draw: Draw, what: str) -> Action:
-    fault_id = f"power-loss-{what}"
+def _name(what: str) -> str:
+    return f"power-loss-{what}"
+
+
+def _fault(draw: Draw, what: str, before: str | None) -> Action:
+    fault_id = _name(what)
     return Action(
         fault_id=fault_id,
         kind="power_loss",
         target="coordinator",
-        trigger=Trigger(elapsed_s=0.0),
+        trigger=Trigger(after=before),
         deadline_s=DEADLINE_S,
         params={
             "what": what,

@@ -6,29 +6,38 @@ import json
 import tarfile
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
+from typing import TypeVar
 
 from chaos.powerloss.disk import bytes_of
 from chaos.powerloss.operations import Tree
 from chaos.powerloss.states import CrashState
 
 FOLDER = "bundle"
+T = TypeVar("T")
 
 
 def chosen(states: Sequence[CrashState], limit: int | None, seed: int) -> list[CrashState]:
-    """Return `limit` of the states (None: all), seeded, in turns from every prefix.
+    """Return `limit` of the states (None: all), in turns from every prefix, both in seeded order.
 
-    The same seed gives the same choice of the same recording.
+    What is chosen follows from the places of the states, not from their bytes, which differ from
+    one recording of the same save to the next.
     """
     if limit is None or limit >= len(states):
         return list(states)
     prefixes: dict[int, list[CrashState]] = {}
     for state in states:
         prefixes.setdefault(state.after, []).append(state)
-    for found in prefixes.values():
-        found.sort(key=lambda state: hashlib.sha256(f"{seed} {state.digest}".encode()).digest())
-    turns = zip_longest(*prefixes.values())
+    drawn = {after: _shuffled(found, f"{seed} {after}") for after, found in prefixes.items()}
+    order = _shuffled(list(drawn), f"{seed}")
+    turns = zip_longest(*(drawn[after] for after in order))
     picked = [state for turn in turns for state in turn if state is not None][:limit]
     return sorted(picked, key=lambda state: state.after)
+
+
+def _shuffled(values: Sequence[T], salt: str) -> list[T]:
+    places = range(len(values))
+    order = sorted(places, key=lambda place: hashlib.sha256(f"{salt} {place}".encode()).digest())
+    return [values[place] for place in order]
 
 
 def packed(states: Sequence[CrashState], owner: int) -> bytes:

@@ -14,8 +14,8 @@ from chaos.targets.machine import DockerMachine
 
 pytestmark = pytest.mark.integration
 
-FEW = Choice(seed=1, limit=25, mounts=2)
-SHORT = Choice(seed=1, limit=40, mounts=0)
+FEW = Choice(seed=1, limit=12, mounts=2)
+MANY = Choice(seed=1, limit=40, mounts=0)
 
 
 @pytest.fixture
@@ -41,41 +41,42 @@ def in_words(found: Findings) -> list[tuple[Any, Any]]:
     return [(state["how"], state["violations"]) for state in found.bad]
 
 
-@pytest.mark.parametrize("what", sorted(PROMISED))
+@pytest.mark.parametrize("what", ["checkpoint", "coordinator"])
 def test_what_was_answered_survives_a_power_loss_on_real_file_systems(
     run_id: str, what: str
 ) -> None:
     found = explored(run_id, what, FEW)
     assert in_words(found) == []
     assert found.verdict is Verdict.VALID
-    assert (len(found.states), len(found.mounted)) == (25, 2)
+    assert (len(found.states), len(found.mounted)) == (12, 2)
     assert len({state["image_sha256"] for state in found.mounted}) == 2
 
 
 @pytest.mark.parametrize("planted", ["no_fsync", "manifest_first"])
 def test_a_planted_bug_is_caught(run_id: str, planted: str) -> None:
-    found = explored(run_id, "checkpoint", SHORT, planted)
+    found = explored(run_id, "checkpoint", MANY, planted)
     assert found.verdict is Verdict.VIOLATED
     assert any("step-000020" in str(state["violations"]) for state in found.bad)
 
 
 @pytest.mark.bench_stress
 @pytest.mark.parametrize("what", sorted(PROMISED))
-def test_every_state_that_a_power_loss_may_leave_is_valid(run_id: str, what: str) -> None:
-    found = explored(run_id, what, Choice(seed=1, limit=None, mounts=40))
+def test_hundreds_of_states_that_a_power_loss_may_leave_are_valid(run_id: str, what: str) -> None:
+    found = explored(run_id, what, Choice(seed=2, limit=400, mounts=40))
     assert in_words(found) == []
-    assert found.known == len(found.states) > 100
+    assert (len(found.states), len(found.mounted)) == (min(found.known, 400), 40)
+    assert found.known > 100
 
 
 def test_the_fault_lands_with_the_digest_of_an_image_and_misses_where_nothing_was_lost(
     scene: Any,
 ) -> None:
-    aim = scene("power_loss", deadline_s=60.0, what="checkpoint", choice=1, limit=6, mounts=2)
+    aim = scene("power_loss", deadline_s=60.0, what="checkpoint", choice=1, limit=6, mounts=1)
     receipt = power_loss.FAULT.receipt(aim, power_loss.FAULT.fire(aim))
     assert receipt.landed is Landed.LANDED
     images: Any = receipt.evidence["power_lost"]
     assert any(image["lost"] for image in images)
-    aim = scene("power_loss", deadline_s=60.0, what="checkpoint", choice=1, limit=1, mounts=1)
+    aim = scene("power_loss", deadline_s=60.0, what="checkpoint", choice=1, limit=1, mounts=0)
     assert power_loss.FAULT.receipt(aim, power_loss.FAULT.fire(aim)).landed is Landed.MISSED
 
 

@@ -159,6 +159,8 @@ def test_a_choice_is_seeded_and_takes_from_every_prefix_before_it_takes_a_second
     assert few == chosen(states, 6, 1)
     assert few != chosen(states, 6, 2)
     assert len({state.after for state in few}) == 6
+    firsts = {chosen(states, 1, seed)[0].after for seed in range(40)}
+    assert len(firsts) > 4
 
 
 Line = Callable[[str], str]

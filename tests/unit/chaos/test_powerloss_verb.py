@@ -29,8 +29,8 @@ def said(_text: str) -> None:
 def test_a_save_that_syncs_is_valid_in_every_state_and_on_every_image() -> None:
     found = explore(FakeImages(), "checkpoint", ALL, said)
     assert found.verdict is Verdict.VALID
-    assert found.known == len(found.states) == len(found.mounted) > 10
-    assert found.lossy > 5
+    assert found.known == len(found.states) > 10
+    assert found.lossy == len(found.mounted) > 5
     assert all(len(str(state["image_sha256"])) == 64 for state in found.mounted)
 
 
@@ -100,15 +100,15 @@ def received(data: JsonMap) -> Record:
 
 def test_the_receipt_of_the_fault_is_the_digest_of_an_image_and_what_is_lost_in_it() -> None:
     found, (verdict, detail) = receipts(None)
-    assert [receipt.landed for receipt in found] == [Landed.LANDED, Landed.LANDED]
+    assert {receipt.landed for receipt in found} == {Landed.LANDED}
     images: Any = found[0].evidence["power_lost"]
     assert any(image["lost"] and image["image_sha256"] for image in images)
     assert (verdict, "disk images mounted" in detail) == (Verdict.VALID, True)
 
 
-def test_where_the_images_lost_nothing_the_fault_missed() -> None:
+def test_where_no_image_that_lost_something_was_mounted_the_fault_missed() -> None:
     world = FakeMachine().world(RunSpec("r", workers=2))
-    params: JsonMap = {"what": "checkpoint", "limit": 1, "mounts": 1}
+    params: JsonMap = {"what": "checkpoint", "limit": 1, "mounts": 0}
     scene: Any = OnlyImages(Action("f", "power_loss", "coordinator", Trigger(), 1.0, params), world)
     assert FAULT.receipt(scene, FAULT.fire(scene)).landed is Landed.MISSED
 
