@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from chaos.model import Audit, Undo
+from chaos.ports.images import DiskImages
 from chaos.ports.values import RunSpec
 from chaos.ports.world import World
 
@@ -20,6 +21,10 @@ class Machine(Protocol):
 
     def world(self, spec: RunSpec) -> World:
         """Return the adapters for one run; starts nothing."""
+        ...
+
+    def disk_images(self, run_id: str, planted: str | None) -> DiskImages:
+        """Return what records and judges power losses, with these labels; starts nothing."""
         ...
 
     def runs(self) -> tuple[str, ...]:

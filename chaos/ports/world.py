@@ -7,6 +7,7 @@ from typing import Protocol
 
 from chaos.model import Checkpoint, CheckpointTree, Container, JobRequest, JobView, JsonMap, Target
 from chaos.ports.disks import Disks
+from chaos.ports.images import DiskImages
 from chaos.ports.logs import Logs
 from chaos.ports.packets import Packets
 from chaos.ports.processes import Clocks, Processes
@@ -200,3 +201,4 @@ class World:
     clocks: Clocks
     packets: Packets
     logs: Logs
+    images: DiskImages

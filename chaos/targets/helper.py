@@ -40,6 +40,7 @@ SERVE = (
     "from chaos.targets.inside.serve import main; main()"
 )
 ANSWER_S = 20.0
+UNCONFINED = ("seccomp=unconfined",)
 Answer = TypeVar("Answer", bound=BaseModel)
 
 
@@ -216,7 +217,7 @@ class Session:
 
 def _lifted(reach: Reach) -> list[str]:
     """Return which confinements are lifted: the engine's AppArmor profile forbids all mounts."""
-    seccomp = ["seccomp=unconfined"] if reach.any_syscall else []
+    seccomp = UNCONFINED if reach.any_syscall else ()
     mounts = reach.any_syscall or "SYS_ADMIN" in reach.capabilities
     return [*seccomp, *(["apparmor=unconfined"] if mounts else [])]
 

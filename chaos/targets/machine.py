@@ -16,6 +16,7 @@ from docker.errors import APIError, ImageNotFound, NotFound
 
 from chaos.model import Audit, CannotRun, Undo, UsageError
 from chaos.ports import RunSpec, World
+from chaos.ports.images import DiskImages
 from chaos.targets import command
 from chaos.targets.clocks import UNDOS as CLOCK_UNDOS
 from chaos.targets.clocks import RunClocks
@@ -25,6 +26,8 @@ from chaos.targets.disks import UNDOS as DISK_UNDOS
 from chaos.targets.disks import VolumeDisks, disk_helpers
 from chaos.targets.engine import RUN_KEY, UndoAction, by_labels, connect, explained
 from chaos.targets.helper import Helper, helper_image
+from chaos.targets.images import UNDOS as POWER_UNDOS
+from chaos.targets.images import EngineImages
 from chaos.targets.logs import EngineLogs
 from chaos.targets.packets import UNDOS as PACKET_UNDOS
 from chaos.targets.packets import NamespacePackets, chains_left, living
@@ -49,6 +52,7 @@ UNDOS: Mapping[str, UndoAction] = {
     **PROCESS_UNDOS,
     **CLOCK_UNDOS,
     **PACKET_UNDOS,
+    **POWER_UNDOS,
 }
 """What each adapter can put right again, besides the removal of the whole stack."""
 STANDING_STACK = "stack"
@@ -98,7 +102,13 @@ class DockerMachine:
             clocks=RunClocks(self._client, spec.run_id, containers),
             packets=NamespacePackets(self._client, spec.run_id, network),
             logs=EngineLogs(self._client, containers),
+            images=self.disk_images(spec.run_id, spec.planted),
         )
+
+    def disk_images(self, run_id: str, planted: str | None) -> DiskImages:
+        """Return what records and judges power losses, with these labels; starts nothing."""
+        runtime = _planted_image(planted) if planted else _images()["FLASHML_RUNTIME_IMAGE"]
+        return EngineImages(self._client, run_id, runtime)
 
     def runs(self) -> tuple[str, ...]:
         """Return the run ids found on labelled containers, networks and volumes."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from chaos.model import Audit, Undo
 from chaos.ports import RunSpec, World
 from chaos.testing.disks import FakeDisks
+from chaos.testing.images import FakeImages
 from chaos.testing.network import FakeLogs, FakeNetwork, FakePackets
 from chaos.testing.processes import FakeClocks, FakeProcesses
 from chaos.testing.system import FakeSystem
@@ -19,6 +20,7 @@ class FakeMachine:
         self.processes: dict[str, FakeProcesses] = {}
         self.clocks: dict[str, FakeClocks] = {}
         self.undone: list[Undo] = []
+        self.explored: list[str] = []
         self.failing: set[str] = set()
 
     def images(self, planted: str | None) -> Mapping[str, str]:
@@ -44,7 +46,13 @@ class FakeMachine:
             clocks=self.clocks[spec.run_id],
             packets=FakePackets(),
             logs=FakeLogs(),
+            images=FakeImages(synced=spec.planted is None),
         )
+
+    def disk_images(self, run_id: str, planted: str | None) -> FakeImages:
+        """Return saves that are synced, unless a bug was planted."""
+        self.explored.append(run_id)
+        return FakeImages(synced=planted is None)
 
     def runs(self) -> tuple[str, ...]:
         """Return the runs whose stack is up."""
