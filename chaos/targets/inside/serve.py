@@ -5,13 +5,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from chaos.targets.inside import damage, probe, room, rot, tree, watch
+from chaos.targets.inside import damage, probe, room, rot, slay, tree, watch
 
 SCRIPTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "damage": damage.answer,
     "probe": probe.answer,
     "room": room.answer,
     "rot": rot.answer,
+    "slay": slay.answer,
     "tree": tree.answer,
     "watch": watch.answer,
 }
