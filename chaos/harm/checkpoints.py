@@ -9,7 +9,7 @@ import time
 from chaos.history import integer, text
 from chaos.model import Comeback, Container, JsonMap, JsonValue, Landed, NoTarget, Receipt
 from chaos.ports import Scene
-from chaos.ports.disks import HurtTree, Mode
+from chaos.ports.disks import HurtTree, Mode, Volume
 
 CLAIM_TIMEOUT_S = 30.0
 DEATH_TIMEOUT_S = 10.0
@@ -26,11 +26,12 @@ def fire(scene: Scene, mode: Mode) -> JsonMap:
     target, container = scene.target(), _worker(scene)
     choice = integer(scene.action.params.get("choice")) or 0
     depth = integer(scene.action.params.get("depth")) or 1
-    containers, frozen_ns = scene.world.containers, time.monotonic_ns()
+    containers, disks = scene.world.containers, scene.world.disks
+    containers.get_ready_to_kill()
+    disks.probe(Volume.CHECKPOINTS)
+    frozen_ns = time.monotonic_ns()
     containers.pause(container)
-    hurt = scene.world.disks.hurt_checkpoints(
-        str(target.job_id), str(target.task_id), mode, depth, choice
-    )
+    hurt = disks.hurt_checkpoints(str(target.job_id), str(target.task_id), mode, depth, choice)
     told = {
         "mode": mode,
         "depth": depth,
@@ -45,7 +46,7 @@ def fire(scene: Scene, mode: Mode) -> JsonMap:
         scene.undo_now()
         return {**told, "reason": hurt.reason or "the same bytes are read as before"}
     killed_ns = time.monotonic_ns()
-    containers.kill(container)
+    containers.kill_frozen(container)
     death = containers.wait_death(container, killed_ns, DEATH_TIMEOUT_S)
     return {
         **told,

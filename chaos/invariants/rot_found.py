@@ -19,10 +19,8 @@ def judge(history: History) -> tuple[Verdict, str]:
         if text(evidence.get("found_by")) is None:
             continue
         rotted = [file for file in items(evidence.get("rotted")) if file.get("key") is not None]
-        given = evidence.get("given_out")
-        bad = {text(file.get("after_sha256")) for file in rotted}
-        if wrong := [each for each in given if each in bad] if isinstance(given, list) else []:
-            return Verdict.VIOLATED, f"{receipt['fault_id']}: damaged bytes {wrong[0]} given out"
+        if (wrong := _given_out(evidence, rotted)) is not None:
+            return Verdict.VIOLATED, f"{receipt['fault_id']}: damaged bytes {wrong} given out"
         for file in rotted:
             delay_s = _found(history, evidence, file)
             if delay_s is None:
@@ -33,6 +31,14 @@ def judge(history: History) -> tuple[Verdict, str]:
         return Verdict.UNKNOWN, "no artifact was damaged that somebody had to find"
     words = f"{counted(told, 'damaged artifact')} told within {max(delays_s):.1f} s, none given out"
     return Verdict.VALID, words
+
+
+def _given_out(evidence: dict[str, JsonValue], rotted: list[dict[str, JsonValue]]) -> str | None:
+    """Return what a download of a damaged file hashed to, None where each was right or refused."""
+    given = evidence.get("given_out")
+    pairs = zip(given if isinstance(given, list) else [], rotted, strict=False)
+    wrong = [got for got, file in pairs if got is not None and got != file.get("sha256")]
+    return str(wrong[0]) if wrong else None
 
 
 def _found(

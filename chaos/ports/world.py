@@ -37,6 +37,14 @@ class Containers(Protocol):
         """Freeze it as it is; `start` and `kill` both end that."""
         ...
 
+    def get_ready_to_kill(self) -> None:
+        """Start what `kill_frozen` needs, so that it takes no time then."""
+        ...
+
+    def kill_frozen(self, container: Container) -> None:
+        """Kill what is paused: no process of it does anything more, not even while it dies."""
+        ...
+
     def start(self, container: Container) -> None:
         """Start it where it is not running."""
         ...

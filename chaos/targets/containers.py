@@ -8,6 +8,7 @@ from typing import Any
 from docker import DockerClient
 from docker.errors import APIError, NotFound
 from docker.models.containers import Container as DockerContainer
+from pydantic import BaseModel
 
 from chaos.model import CannotRun, Container, JsonMap, NoTarget, NotOurs
 from chaos.ports import Death
@@ -21,11 +22,19 @@ from chaos.targets.engine import (
     by_labels,
     explained,
 )
+from chaos.targets.helper import Helper, Reach
 
 COORDINATOR = "coordinator"
 PROXY = "toxiproxy"
-FREEZE_TRIES = 5
-UNFROZEN = "unable to freeze"
+FREEZE_S = 10.0
+BUSY = "unable to freeze"
+REAPING = Reach(volumes=(), network="none", user="0:0", host_processes=True, capabilities=("KILL",))
+
+
+class Slain(BaseModel):
+    """What inside/slay.py answers."""
+
+    killed: int
 
 
 class RunContainers:
@@ -34,6 +43,7 @@ class RunContainers:
     def __init__(self, client: DockerClient, run_id: str) -> None:
         self._client = client
         self._run_id = run_id
+        self._reaper = Helper(client, run_id, "reaper", REAPING)
 
     def of_node(self, node_id: str) -> Container:
         """Return the service's container whose hostname or service the node id starts with.
@@ -97,18 +107,34 @@ class RunContainers:
     def pause(self, container: Container) -> None:
         """Freeze every process of a container; one that is not running cannot be.
 
-        The kernel gives up where a process forks just then (runc: "unable to freeze"): once more.
+        On a busy machine the kernel gives up on freezing now and then, and thaws: it is repeated.
         """
         self.refuse_foreign(container)
-        with explained(f"pause of {container.service}"):
-            for tries_left in reversed(range(FREEZE_TRIES)):
-                try:
+        deadline = time.monotonic() + FREEZE_S
+        while True:
+            try:
+                with explained(f"pause of {container.service}"):
                     self._client.api.pause(container.container_id)
-                except APIError as error:
-                    if not tries_left or UNFROZEN not in str(error.explanation):
-                        raise
-                else:
-                    return
+            except CannotRun as error:
+                if BUSY not in str(error) or time.monotonic() >= deadline:
+                    raise
+            else:
+                return
+
+    def get_ready_to_kill(self) -> None:
+        """Start the helper that `kill_frozen` needs."""
+        self._reaper.start()
+
+    def kill_frozen(self, container: Container) -> None:
+        """Kill every process of a paused container before the engine thaws and ends it.
+
+        The engine's own kill reaches the first one only; the others go on until that one is gone.
+        """
+        self.refuse_foreign(container)
+        request: JsonMap = {"container_id": container.container_id}
+        if self._reaper.run("slay", request, Slain).killed == 0:
+            raise CannotRun(f"no process of {container.service} is seen by the helper container")
+        self.kill(container)
 
     def running(self, container: Container) -> bool:
         """Whether it runs."""

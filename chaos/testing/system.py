@@ -237,6 +237,13 @@ class FakeSystem:
         """Take a worker's time away; what is killed then is killed all the same."""
         self.down.add(container.service)
 
+    def get_ready_to_kill(self) -> None:
+        """Need nothing."""
+
+    def kill_frozen(self, container: Container) -> None:
+        """Take a worker down."""
+        self.kill(container)
+
     def start(self, container: Container) -> None:
         """Bring a worker back; a coordinator looks through its store."""
         self.down.discard(container.service)

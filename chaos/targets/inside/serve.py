@@ -15,6 +15,7 @@ from chaos.targets.inside import (
     processes,
     room,
     rot,
+    slay,
     tree,
     watch,
 )
@@ -29,6 +30,7 @@ SCRIPTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "processes": processes.answer,
     "room": room.answer,
     "rot": rot.answer,
+    "slay": slay.answer,
     "tree": tree.answer,
     "watch": watch.answer,
 }

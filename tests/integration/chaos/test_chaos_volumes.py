@@ -34,6 +34,7 @@ pytestmark = pytest.mark.integration
 
 JOB, TASK, LEASE = "job-000000000001", "job-000000000001-00000", "lease-1"
 IMAGE = "flashruntime/runtime:local"
+HELPER = "flashruntime/helper:local"
 LIMIT = {"type": "tmpfs", "device": "tmpfs", "o": "size=8m,uid=10001,gid=10001,mode=0700"}
 STEPS = (10, 20, 30)
 FOR_CHECKPOINTS = [
@@ -129,6 +130,37 @@ def test_damage_under_a_frozen_holder_lands_and_its_undo_does_not_mind_a_restart
     aim.undo_now()
     container.reload()
     assert container.status == "running"
+
+
+def test_what_is_killed_while_it_is_frozen_does_nothing_more(yard: Any) -> None:
+    """A child of the first process would go on for a moment when the engine thaws and ends it."""
+    code = (
+        "import os, time\n"
+        "if os.fork(): time.sleep(99)\n"
+        "while True: open('/tmp/count', 'a').write('x')\n"
+    )
+    labels = run_labels(yard.run_id) | {"com.docker.compose.service": "worker-3"}
+    busy = yard.client.containers.run(HELPER, ["python3", "-c", code], labels=labels, detach=True)
+    try:
+        containers = yard.world.containers
+        aim, deadline = containers.service("worker-3"), time.monotonic() + 10
+        while b"x" not in busy.exec_run(["cat", "/tmp/count"]).output:
+            assert time.monotonic() < deadline
+        containers.get_ready_to_kill()
+        containers.pause(aim)
+        before = written(busy)
+        began_ns = time.monotonic_ns()
+        containers.kill_frozen(aim)
+        assert containers.wait_death(aim, began_ns, 10.0) is not None
+        assert written(busy) == before
+    finally:
+        busy.remove(force=True)
+
+
+def written(container: Any) -> int:
+    """Return the size of its file, which can be read of one that is frozen or dead, too."""
+    _, told = container.get_archive("/tmp/count")
+    return int(told["size"])
 
 
 @pytest.mark.parametrize("fault", FOR_CHECKPOINTS, ids=lambda fault: fault.kind)

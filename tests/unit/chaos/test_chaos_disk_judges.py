@@ -77,6 +77,17 @@ def test_damaged_bytes_that_were_given_out_are_a_violation_even_when_told() -> N
     assert verdict is Verdict.VIOLATED
 
 
+def test_a_file_that_is_gone_and_refused_was_not_given_out() -> None:
+    gone = rot(rotted=[{**ROTTED, "after_sha256": None}])
+    assert judged("rot_found", gone, event(1, "ARTIFACT_CORRUPT"))[0] is Verdict.VALID
+
+
+def test_each_of_two_swapped_files_given_out_for_the_other_is_a_violation() -> None:
+    other = {**ROTTED, "key": "outputs/main/output-1.bin", "sha256": "e" * 64}
+    swapped = rot(rotted=[ROTTED, other], given_out=["e" * 64, "d" * 64])
+    assert judged("rot_found", swapped)[0] is Verdict.VIOLATED
+
+
 @pytest.mark.parametrize(
     "records", [(), (rot(found_by=None),), (rot(rotted=[]),), (rot(rotted=[{"key": None}]),)]
 )
