@@ -1,11 +1,13 @@
 """A power loss at every moment of a recorded save: enumerated, rebuilt, used again, judged."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 
 from chaos.model import CannotRun, JsonMap, Verdict
-from chaos.ports.images import DiskImages, Mounted, Recording
+from chaos.ports.images import DiskImages, Recording
 from chaos.powerloss.bundle import chosen, packed, volume
 from chaos.powerloss.disk import Disk, Image, bytes_of
 from chaos.powerloss.operations import Operation
@@ -13,7 +15,7 @@ from chaos.powerloss.rules import Judged, told, violations
 from chaos.powerloss.states import CrashState, crash_states
 from chaos.powerloss.trace import MEMORY_ONLY, NotModelled, operations
 
-BATCH = 16
+JUDGED_AT_ONCE, MOUNTED_AT_ONCE = 300, 16
 OWNER = 10001
 """The user of the runtime image, whose the files of a volume are."""
 PROMISED = {
@@ -79,28 +81,48 @@ class Findings:
 def explore(
     images: DiskImages, what: str, choice: Choice, say: Callable[[str], object]
 ) -> Findings:
-    """Record, enumerate, rebuild and judge; CannotRun where the trace does not tell it all."""
+    """Record, enumerate, rebuild and judge; CannotRun where the trace does not tell it all.
+
+    The states are worked out twice, so that only those that are judged next are held with bytes.
+    """
     recording = images.record(what)
     performed = understood(recording)
     say(f"{what}: {len(performed)} operations on the volume recorded")
-    known = list(crash_states(recording.before, performed, PROMISED[what]))
-    states = chosen(known, choice.limit, choice.seed)
-    say(f"{what}: {len(known)} states after a power loss, {len(states)} of them looked at")
-    judged = images.judge(what, packed(states, OWNER))
-    on_disk = chosen([state for state in states if state.lost], choice.mounts, choice.seed)
-    mounted: list[Mounted] = []
-    for start in range(0, len(on_disk), BATCH):
-        batch = on_disk[start : start + BATCH]
-        mounted += images.mount(what, [volume(state, "volume", OWNER) for state in batch])
-    disks = zip(on_disk, mounted, strict=True)
+    whole = partial(crash_states, recording.before, performed, PROMISED[what])
+    known = [replace(state, image={}) for state in whole()]
+    light = chosen(known, choice.limit, choice.seed)
+    lossy = [state for state in light if state.lost]
+    say(f"{what}: {len(known)} states after a power loss, {len(light)} of them looked at")
+    wanted = set(map(_key, light))
+    looked = (state for state in whole() if _key(state) in wanted)
+    on_disk = set(map(_key, chosen(lossy, choice.mounts, choice.seed)))
+    rows: list[JsonMap] = []
+    disks: list[JsonMap] = []
+    for batch in _batches(looked, JUDGED_AT_ONCE):
+        judged = images.judge(what, packed(batch, OWNER))
+        rows += [_row(state, seen) for state, seen in zip(batch, judged, strict=True)]
+        for few in _batches((s for s in batch if _key(s) in on_disk), MOUNTED_AT_ONCE):
+            found = images.mount(what, [volume(state, "volume", OWNER) for state in few])
+            pairs = zip(few, found, strict=True)
+            disks += [_row(state, disk.judged, disk.image_sha256) for state, disk in pairs]
     return Findings(
         what,
         tuple(str(each) for each in performed),
         len(known),
-        sum(bool(state.lost) for state in states),
-        tuple(_row(state, seen) for state, seen in zip(states, judged, strict=True)),
-        tuple(_row(state, disk.judged, disk.image_sha256) for state, disk in disks),
+        len(lossy),
+        tuple(rows),
+        tuple(disks),
     )
+
+
+def _key(state: CrashState) -> tuple[str, tuple[str, ...]]:
+    return state.digest, state.answered
+
+
+def _batches(states: Iterable[CrashState], size: int) -> Iterator[list[CrashState]]:
+    left = iter(states)
+    while batch := list(islice(left, size)):
+        yield batch
 
 
 def understood(recording: Recording) -> list[Operation]:

@@ -221,7 +221,7 @@ def _walk(
             yield from _walk(folders, inode, f"{prefix}{name}/", (*above, folder))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def content(base: bytes, changes: tuple[Bytes | Size, ...]) -> Content:
     """Return a file's bytes after these changes of `base`."""
     data = bytearray(base)

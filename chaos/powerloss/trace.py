@@ -186,8 +186,10 @@ class _Reader:
             if _FOLDER.fullmatch(word) and not word.isdigit():
                 folder = call.descriptor(place)[1] or ""
             elif word.startswith('"'):
-                path = str(PurePosixPath(folder, _path(call.text(place))))
-                yield self._inside(path)
+                path = PurePosixPath(folder, _path(call.text(place)))
+                if not path.is_absolute():
+                    raise NotModelled(f"{call.name} {path}: it is not known below what")
+                yield self._inside(str(path))
 
     def _map(self, call: Call) -> None:
         shared = "PROT_WRITE" in call.words[2] and "MAP_SHARED" in call.words[3]

@@ -218,6 +218,7 @@ def test_failed_calls_and_files_without_a_name_leave_no_operation(line: Line) ->
     "text",
     [
         'symlink("{b}", "{a}") = 0',
+        'mkdir("\\x64", 0777) = 0',
         "fallocate(5<{d}>, 0, 0, 4096) = 0",
         'pwrite64(5<{d}>, "\\x41"..., 2, 0) = 2',
         "mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_SHARED, 5<{d}>, 0) = 0x7f0000000000",
