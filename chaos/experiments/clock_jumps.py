@@ -4,7 +4,7 @@ from chaos.model import Action, Trigger
 from chaos.schedule import Draw, Experiment
 
 DEADLINE_S = 90.0
-HOLD_MS = 3500
+HOLD_MS = 2500
 HOUR_S, DAY_S = 3600, 86_400
 JUMPS = (
     ("worker-ahead", "holder of main", HOUR_S),
@@ -15,7 +15,7 @@ JUMPS = (
 
 
 def faults(draw: Draw) -> tuple[Action, ...]:
-    """One after the other, each longer than a lease."""
+    """One after the other."""
     found: list[Action] = []
     for fault_id, target, offset_s in JUMPS:
         first = Trigger(step_at_least=draw.integer(fault_id, "step", 10, 30))

@@ -38,6 +38,7 @@ class AppFaults:
             files={path.name: path.read_bytes() for path in (SCRIPT, TRIAL)},
             required_outputs=("metrics.json",),
             lease_s=LEASE_S,
+            keep_checkpoints=STEPS // EVERY,
         )
         jobs = {"reference": reference}
         for mode in (*FINAL, *PASSING, *AMOUNTS):

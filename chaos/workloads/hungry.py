@@ -31,6 +31,7 @@ class Hungry:
             files={path.name: path.read_bytes() for path in (SCRIPT, TRIAL)},
             required_outputs=("metrics.json",),
             lease_s=LEASE_S,
+            keep_checkpoints=STEPS // EVERY,
         )
         main = replace(reference, command=_command(seed, "allocate", ASKS_AT), like="reference")
         return {"main": main, "reference": reference}

@@ -29,6 +29,7 @@ class Line:
             files={SCRIPT.name: SCRIPT.read_bytes()},
             required_outputs=("metrics.json",),
             lease_s=LEASE_S,
+            keep_checkpoints=STEPS // EVERY,
         )
         return {"main": replace(request, like="reference"), "reference": request}
 

@@ -1,4 +1,4 @@
-"""As `line`, but for about half a minute: room for one fault after the other."""
+"""As `line`, but for about twenty seconds: room for one fault after the other."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from pathlib import Path
 from chaos.model import JobRequest
 
 SCRIPT = Path(__file__).resolve().parents[1] / "payloads" / "trial.py"
-STEPS = 1500
+STEPS = 1000
 EVERY = 20
 LEASE_S = 3.0
 
@@ -29,6 +29,7 @@ class LongLine:
             files={SCRIPT.name: SCRIPT.read_bytes()},
             required_outputs=("metrics.json",),
             lease_s=LEASE_S,
+            keep_checkpoints=STEPS // EVERY,
         )
         return {"main": replace(request, like="reference"), "reference": request}
 

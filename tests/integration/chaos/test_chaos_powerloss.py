@@ -15,7 +15,6 @@ from chaos.targets.machine import DockerMachine
 pytestmark = pytest.mark.integration
 
 FEW = Choice(seed=1, limit=12, mounts=2)
-MANY = Choice(seed=1, limit=40, mounts=0)
 
 
 @pytest.fixture
@@ -52,11 +51,24 @@ def test_what_was_answered_survives_a_power_loss_on_real_file_systems(
     assert len({state["image_sha256"] for state in found.mounted}) == 2
 
 
-@pytest.mark.parametrize("planted", ["no_fsync", "manifest_first"])
-def test_a_planted_bug_is_caught(run_id: str, planted: str) -> None:
-    found = explored(run_id, "checkpoint", MANY, planted)
+@pytest.mark.parametrize(
+    ("planted", "what", "item"),
+    [
+        ("no_fsync", "checkpoint", "step-000020"),
+        ("manifest_first", "checkpoint", "step-000020"),
+        pytest.param(
+            "no_ledger_sync",
+            "coordinator",
+            "-new had been answered and is absent",
+            marks=pytest.mark.bench_stress,
+        ),
+    ],
+)
+def test_a_planted_bug_is_caught(run_id: str, planted: str, what: str, item: str) -> None:
+    limit = 40 if what == "checkpoint" else 12
+    found = explored(run_id, what, Choice(seed=1, limit=limit, mounts=0), planted)
     assert found.verdict is Verdict.VIOLATED
-    assert any("step-000020" in str(state["violations"]) for state in found.bad)
+    assert any(item in str(state["violations"]) for state in found.bad)
 
 
 @pytest.mark.bench_stress

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -33,8 +34,8 @@ from chaos.targets.machine import DockerMachine
 pytestmark = pytest.mark.integration
 
 JOB, TASK, LEASE = "job-000000000001", "job-000000000001-00000", "lease-1"
-IMAGE = "flashruntime/runtime:local"
-HELPER = "flashruntime/helper:local"
+IMAGE = os.environ.get("FLASHML_RUNTIME_IMAGE", "flashruntime/runtime:local")
+HELPER = os.environ.get("FLASHML_HELPER_IMAGE", "flashruntime/helper:local")
 LIMIT = {"type": "tmpfs", "device": "tmpfs", "o": "size=8m,uid=10001,gid=10001,mode=0700"}
 STEPS = (10, 20, 30)
 FOR_CHECKPOINTS = [
@@ -48,6 +49,17 @@ FOR_CHECKPOINTS = [
     foreign_file.FAULT,
 ]
 FOR_ARTIFACTS = FOR_CHECKPOINTS[:6]
+LONG = pytest.mark.bench_stress
+
+
+def first_quick(faults: list[Any], quick: set[str]) -> list[Any]:
+    """Return all of them, those that differ from the others in bytes alone as long ones."""
+    return [
+        pytest.param(each, id=each.kind, marks=() if each.kind in quick else LONG)
+        for each in faults
+    ]
+
+
 CLOSINGS = [
     (fill_disk.FAULT, Volume.CHECKPOINTS, "ENOSPC"),
     (fill_disk.FAULT, Volume.ARTIFACTS, "ENOSPC"),
@@ -111,7 +123,7 @@ def running(yard: Any) -> Iterator[None]:
     yard.world.containers.start(yard.world.containers.service("worker-1"))
 
 
-@pytest.mark.parametrize("fault", FOR_CHECKPOINTS, ids=lambda fault: fault.kind)
+@pytest.mark.parametrize("fault", first_quick(FOR_CHECKPOINTS, {"roll_back", "foreign_file"}))
 @pytest.mark.usefixtures("running")
 def test_damage_under_a_frozen_holder_lands_and_its_undo_does_not_mind_a_restart(
     yard: Any, scene: Any, fault: Any
@@ -163,7 +175,7 @@ def written(container: Any) -> int:
     return int(told["size"])
 
 
-@pytest.mark.parametrize("fault", FOR_CHECKPOINTS, ids=lambda fault: fault.kind)
+@pytest.mark.parametrize("fault", first_quick(FOR_CHECKPOINTS, {"swap"}))
 @pytest.mark.usefixtures("running")
 def test_with_too_few_checkpoints_damage_is_missed_and_the_holder_goes_on(
     yard: Any, scene: Any, fault: Any
@@ -268,7 +280,7 @@ def store(engine: Any) -> Iterator[Store]:
             alive.close()
 
 
-@pytest.mark.parametrize("fault", FOR_ARTIFACTS, ids=lambda fault: fault.kind)
+@pytest.mark.parametrize("fault", first_quick(FOR_ARTIFACTS, {"delete", "swap"}))
 def test_a_damaged_artifact_lands_is_refused_by_hash_and_an_upload_heals_it(
     store: Store, scene: Any, fault: Any
 ) -> None:
@@ -291,7 +303,14 @@ def test_an_artifact_that_is_not_in_the_store_is_missed(store: Store, scene: Any
     aim.undo_now()
 
 
-@pytest.mark.parametrize(("fault", "volume", "errno"), CLOSINGS)
+@pytest.mark.parametrize(
+    ("fault", "volume", "errno"),
+    [
+        CLOSINGS[1],
+        *CLOSINGS[3:],
+        *(pytest.param(*each, marks=LONG) for each in (CLOSINGS[0], CLOSINGS[2])),
+    ],
+)
 def test_a_closed_volume_lands_by_the_writes_that_fail_and_is_open_after_the_fault(
     store: Store, scene: Any, fault: Any, volume: Volume, errno: str
 ) -> None:
@@ -321,7 +340,10 @@ def test_a_volume_in_which_somebody_writes_all_the_time_is_not_closed_and_missed
     assert receipt.evidence["closed"]["errno"] == "EBUSY"
 
 
-@pytest.mark.parametrize(("fault", "volume", "errno"), [CLOSINGS[1], *CLOSINGS[3:]])
+@pytest.mark.parametrize(
+    ("fault", "volume", "errno"),
+    [CLOSINGS[3], *(pytest.param(*each, marks=LONG) for each in (CLOSINGS[1], CLOSINGS[4]))],
+)
 def test_a_volume_is_opened_again_though_helpers_and_coordinator_were_restarted(
     store: Store, scene: Any, fault: Any, volume: Volume, errno: str
 ) -> None:
@@ -342,6 +364,7 @@ def test_a_volume_is_opened_again_though_helpers_and_coordinator_were_restarted(
     store.await_ready()
 
 
+@LONG
 def test_artifacts_are_whole_again_though_the_coordinator_was_restarted(
     store: Store, scene: Any, monkeypatch: Any
 ) -> None:
