@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "chaos" / "payloads" / "trial.py"
 SAME = ("weights_sha256", "sample_chain", "samples_seen", "steps", "loss")

@@ -13,6 +13,8 @@ import pytest
 
 from chaos.workloads import app_faults
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "chaos" / "payloads" / "app_faults.py"
 OPTIONS = ("--steps", "6", "--every", "2", "--samples", "20", "--at", "3")
