@@ -10,7 +10,16 @@ from pathlib import Path
 
 from benchmarks import audit, plots
 from benchmarks.render import NO_NUMBER, number, table
-from benchmarks.schema import BenchError, Document, Host, Row, Section, Series, load
+from benchmarks.schema import (
+    NOT_ON_TARGET,
+    BenchError,
+    Document,
+    Host,
+    Row,
+    Section,
+    Series,
+    load,
+)
 
 RESULTS = Path(__file__).with_name("results")
 SCENARIOS = Path(__file__).with_name("scenarios")
@@ -91,12 +100,17 @@ def _index(named: Mapping[str, Document], known: Mapping[str, str]) -> str:
     for name, document in named.items():
         blocks += [f"## {verbatim(name)}", *_host(document)]
         for section in Section:
-            rows = [row for row in document.rows if row.section is section]
+            rows = _rows(document, section)
             if rows:
                 blocks += [f"### {section.capitalize()}", _LEADS[section], _summary(rows)]
     if not named:
         blocks.append(NOTHING_YET)
-    measured = {row.scenario for document in named.values() for row in document.rows}
+    measured = {
+        row.scenario
+        for document in named.values()
+        for section in Section
+        for row in _rows(document, section)
+    }
     if missing := [name for name in known if name not in measured]:
         listed = ", ".join(f"`{name}`" for name in missing)
         blocks.append(f"Not in any committed result yet: {listed}.")
@@ -105,10 +119,7 @@ def _index(named: Mapping[str, Document], known: Mapping[str, str]) -> str:
 
 def _section(section: Section, named: Mapping[str, Document], known: Mapping[str, str]) -> str:
     blocks = [f"# {section.capitalize()}", _LEADS[section]]
-    rows = {
-        name: [row for row in document.rows if row.section is section]
-        for name, document in named.items()
-    }
+    rows = {name: _rows(document, section) for name, document in named.items()}
     blocks += [_host(named[name])[0] for name, each in rows.items() if each]
     names = dict.fromkeys(row.scenario for each in rows.values() for row in each)
     for scenario in sorted(names):
@@ -120,6 +131,15 @@ def _section(section: Section, named: Mapping[str, Document], known: Mapping[str
     if not names:
         blocks.append(NOTHING_YET)
     return "\n\n".join(blocks) + "\n"
+
+
+def _rows(document: Document, section: Section) -> list[Row]:
+    """Return the rows of a section, without those that another target's document has."""
+    return [
+        row
+        for row in document.rows
+        if row.section is section and not (row.reason or "").startswith(NOT_ON_TARGET)
+    ]
 
 
 def _scenario(name: str, found: Mapping[str, Sequence[Row]], method: str | None) -> list[str]:

@@ -20,7 +20,17 @@ from typing import Protocol
 
 from benchmarks import host
 from benchmarks.scenario import Bench, Scenario, cleared
-from benchmarks.schema import BenchError, Broken, Document, Host, Row, Target, Unavailable, save
+from benchmarks.schema import (
+    NOT_ON_TARGET,
+    BenchError,
+    Broken,
+    Document,
+    Host,
+    Row,
+    Target,
+    Unavailable,
+    save,
+)
 
 BUDGET_REPEATS = 5
 PATIENCE = 3.0
@@ -146,7 +156,7 @@ def _busy(machine: Host) -> list[str]:
 
 def _missing(scenario: Scenario, target: Target) -> str | None:
     if target not in scenario.targets:
-        return f"does not run on the target {target} yet"
+        return f"{NOT_ON_TARGET} {target}"
     if scenario.needs_torch and host.installed("torch") is None:
         return "needs torch, which is not installed here; leave out --here to use the image"
     return None

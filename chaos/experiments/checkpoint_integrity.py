@@ -33,7 +33,7 @@ def _kill(draw: Draw, number: int, fault_id: str) -> Action:
 
 EXPERIMENT = Experiment(
     name="checkpoint_integrity",
-    summary="kill -9 in the write window of one job, again and again, 8 MB at every step",
+    summary="kill -9 in the write window of one job, again and again, 50 MB at every step",
     workload="small_steps",
     faults=faults,
     invariants=("resume_newest_valid", "same_as_reference", "typed_as_injected"),

@@ -12,7 +12,10 @@ def judge(history: History) -> tuple[Verdict, str]:
     found = cases(history)
     if not found:
         return Verdict.UNKNOWN, "no fault that landed says what is expected of the runtime"
-    if wrong := [case for case in found if case.wrong]:
+    wrong = [case for case in found if case.wrong]
+    if wrong and not history.of("checkpoints"):
+        return Verdict.UNKNOWN, "no checkpoint tree was recorded: who resumed is not known"
+    if wrong:
         return Verdict.VIOLATED, "; ".join(f"{c.lane}: {', '.join(c.wrong)}" for c in wrong)
     told = "; ".join(f"{case.lane}: {', '.join(case.told)}" for case in found)
     return Verdict.VALID, f"{counted(len(found), 'task')} as expected: {told}"

@@ -36,6 +36,7 @@ class Cycles:
             files={SCRIPT.name: SCRIPT.read_bytes()},
             required_outputs=("metrics.json",),
             lease_s=LEASE_S,
+            keep_checkpoints=STEPS // EVERY,
         )
         jobs, last = {"reference": reference}, "reference"
         for number in range(1, count + 1):

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from benchmarks import audit, pages, plots, shares
 from benchmarks.render import number
 from benchmarks.scenario import Bench, Scenario, series
-from benchmarks.schema import Document, Host, Row, Section, save
+from benchmarks.schema import NOT_ON_TARGET, Document, Host, Row, Section, save
 
 Plant = Callable[..., Document]
 NASTY = "a|b *c* [d](e) <b>f</b> `g` \\ &amp; # h"
@@ -238,6 +238,24 @@ def test_several_machines_stand_beside_each_other(tmp_path: Path, plant: Plant) 
     assert page.index("speed on a") < page.index("<td>1</td>")
     assert page.index("<td>1</td>") < page.index("speed on b")
     assert page.index("speed on b") < page.index("<td>7</td>")
+
+
+def test_what_belongs_to_another_target_is_not_shown_as_missing(
+    tmp_path: Path, plant: Plant
+) -> None:
+    """A document of one target says nothing of scenarios that only run on another."""
+    local = plant({"speed": [{"samples": [1.0]}]})
+    row = local.rows[0].model_dump() | {
+        "samples": [], "median": None, "p10": None, "p90": None, "repeats": 0,
+        "reason": f"{NOT_ON_TARGET} compose",
+    }  # fmt: skip
+    composed = local.model_copy(update={"rows": [Row.model_validate(row)]})
+    for text in pages.pages({"a": local, "b": composed}, tmp_path).values():
+        assert "no number" not in text
+        assert "speed on b" not in html(text)
+    (tmp_path / "speed.py").write_text('"""How."""\n')
+    index = text_of(pages.pages({"b": composed}, tmp_path)["benchmarks/index.md"])
+    assert "Not in any committed result yet: `speed`." in index
 
 
 @pytest.mark.parametrize(

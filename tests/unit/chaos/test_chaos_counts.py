@@ -150,6 +150,14 @@ def test_a_fault_that_did_not_land_is_no_case() -> None:
     assert tale.verdict("typed_as_injected")[0] is Verdict.UNKNOWN
 
 
+def test_a_run_that_was_stopped_before_its_trees_were_read_says_nothing_of_resumes() -> None:
+    """What nobody looked at is unknown, never a violation."""
+    tale = lapsed()
+    assert tale.records.pop().kind == "checkpoints"
+    verdict, detail = tale.verdict("typed_as_injected")
+    assert (verdict, "no checkpoint tree was recorded" in detail) == (Verdict.UNKNOWN, True)
+
+
 def test_a_worker_killed_before_it_told_a_step_has_gone_on_where_a_save_was_cut_off() -> None:
     tale = lapsed()
     receipt: Any = tale.records[4].data
