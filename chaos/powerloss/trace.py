@@ -13,7 +13,7 @@ from chaos.powerloss.disk import Disk
 from chaos.powerloss.operations import Kind, Operation, Tree
 
 PROMISE = b"chaos: answered "
-"""What a recorded process writes, to whatever descriptor, before the item that is now promised."""
+"""What a recorded process writes outside the volume, before the item that is now promised."""
 CALLS = (
     "open,openat,creat,mkdir,mkdirat,write,pwrite64,writev,pwritev,fsync,fdatasync,sync,syncfs,"
     "rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,rmdir,truncate,"
@@ -136,11 +136,10 @@ class _Reader:
 
     def _write(self, call: Call) -> Iterator[Operation]:
         data = b"".join(_bytes(found[1]) for found in _TEXT.finditer(" ".join(call.words[1:])))
-        if data.startswith(PROMISE):
-            yield Operation(Kind.ANSWERED, data[len(PROMISE) :].decode().strip())
-            return
         number, descriptor = call.descriptor(0)
         path = self._inside(descriptor)
+        if path is None and data.startswith(PROMISE):
+            yield Operation(Kind.ANSWERED, data[len(PROMISE) :].decode().strip())
         if path is None or path.endswith(MEMORY_ONLY) or not call.result:
             return
         if len(data) < call.result:

@@ -10,7 +10,7 @@ from chaos.powerloss.bundle import chosen
 from chaos.powerloss.disk import Disk, bytes_of
 from chaos.powerloss.operations import Kind, Operation, Tree
 from chaos.powerloss.states import crash_states, losses
-from chaos.powerloss.trace import NotModelled, operations
+from chaos.powerloss.trace import PROMISE, NotModelled, operations
 from chaos.testing.images import NEWER, OLDER, PART, ROOT, FakeImages, save, traced
 
 BASE: Tree = {"d": None, "e": None, "d/old": b"o" * 3000}
@@ -202,6 +202,16 @@ def test_plain_writes_follow_one_another_and_an_append_goes_to_the_end(line: Lin
         line('write(5<{a}>, "\\x44", 1) = 1'),
     ]
     assert read(lines)[1:] == ["write d/a 0+2", "write d/a 2+1", "write d/a None+1"]
+
+
+def test_a_promise_is_said_outside_the_volume_and_a_write_on_it_is_a_write(line: Line) -> None:
+    said = "".join(f"\\x{byte:02x}" for byte in PROMISE + b"x")
+    lines = [
+        line(f'write(1<pipe:[1]>, "{said}", 17) = 17'),
+        line('openat(4<{d}>, "\\x61", O_WRONLY|O_CREAT|O_TRUNC, 0600) = 5<{a}>'),
+        line('write(5<{a}>, "' + said + '", 17) = 17'),
+    ]
+    assert read(lines) == ["answered x", "create d/a", "write d/a 0+17"]
 
 
 def test_failed_calls_and_files_without_a_name_leave_no_operation(line: Line) -> None:
