@@ -171,12 +171,14 @@ def _is_told(heard: Heard) -> bool:
 
 
 def _submitted(scene: Scene, fired: JsonMap) -> Heard:
-    """Count the submissions in the coordinator's log: the client repeats what has no answer."""
-    lines = scene.world.logs.since("coordinator", integer(fired["on_ns"]) or 0)
+    """Count what Toxiproxy passed on, by the coordinator's log: what has no answer is repeated."""
+    world, since_ns = scene.world, integer(fired["on_ns"]) or 0
+    proxies = {each["address"] for each in world.packets.attachments(world.containers.proxy())}
     requests = [
         line
-        for line in lines
+        for line in world.logs.since("coordinator", since_ns)
         if (line.fields.get("route"), line.fields.get("method")) == (ROUTE, "POST")
+        and line.fields.get("client") in proxies
     ]
     cut_ns, accepted = integer(fired["cutting_ns"]) or 0, scene.world.runtime.accepted()
     return Heard(None, 0, len(requests), cut_ns, accepted)

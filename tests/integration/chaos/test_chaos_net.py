@@ -30,7 +30,7 @@ LANDING: dict[str, dict[str, Any]] = {
     "reset_peer": {},
     "down": {},
     "one_way_partition": {"flow": "in"},
-    "loss": {"percent": 60},
+    "loss": {"percent": 30},
 }
 TOOTHLESS: dict[str, dict[str, Any]] = {
     "bandwidth": {"kb_per_s": 1_000_000},
