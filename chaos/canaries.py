@@ -25,6 +25,7 @@ SLACK = 0.8
 LEAST_S = 0.05
 """What chance makes of a canary; no delay below it can be told from that."""
 PATIENCE_S = 5.0
+TRIES = 3
 STREAMS = ("upstream", "downstream")
 BOTH = "both"
 
@@ -111,11 +112,12 @@ def hold(
 ) -> JsonMap:
     """Switch on, hold as the parameters say, switch off; return what the canaries met.
 
-    Those in between wait for an answer for `patience_s`, those around them longer.
+    Those in between wait for an answer for `patience_s`, those around them longer, and are tried
+    again where they are slow.
     """
     on, off = switches
     target = scene.target()
-    before = canary(PATIENCE_S)
+    before = undisturbed(canary)
     on_ns = time.monotonic_ns()
     read_back = on()
     during = canary(patience_s)
@@ -133,8 +135,20 @@ def hold(
         "before": json_of(before),
         "during": json_of(during),
         "last": json_of(last),
-        "after": json_of(canary(PATIENCE_S)),
+        "after": json_of(undisturbed(canary)),
     }
+
+
+def undisturbed(canary: Callable[[float], Canary]) -> Canary:
+    """Return the best of a few canaries: a busy machine holds up one, hardly all of them."""
+    best = canary(PATIENCE_S)
+    for _ in range(TRIES - 1):
+        if best.outcome == "ok" and best.elapsed_s < LEAST_S:
+            break
+        best = min(
+            best, canary(PATIENCE_S), key=lambda each: (each.outcome != "ok", each.elapsed_s)
+        )
+    return best
 
 
 def wait_until(scene: Scene, target: Target, since_ns: int) -> str | None:
