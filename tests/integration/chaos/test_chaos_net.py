@@ -153,7 +153,7 @@ def test_a_partition_lands_when_another_node_claims_while_it_is_out(
 @pytest.mark.parametrize(
     ("call", "happens", "heard"),
     [
-        ("claim", "LEASE_CLAIMED", "lease_claimed"),
+        pytest.param("claim", "LEASE_CLAIMED", "lease_claimed", marks=pytest.mark.bench_stress),
         ("complete", "TASK_COMMIT_ACCEPTED", "attempt_accepted"),
     ],
 )
