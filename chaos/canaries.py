@@ -25,6 +25,7 @@ SLACK = 0.8
 LEAST_S = 0.05
 """What chance makes of a canary; no delay below it can be told from that."""
 PATIENCE_S = 5.0
+TRIES = 3
 STREAMS = ("upstream", "downstream")
 BOTH = "both"
 
@@ -90,38 +91,43 @@ class OnPath(ABC):
             for toxic in toxics:
                 network.remove(listener, toxic.name)
 
-        return hold(scene, listener, (on, off), self._canary(scene, listener))
+        pad_bytes = self.pad_bytes(scene.action.params)
+
+        def canary(timeout_s: float) -> Canary:
+            return network.canary(listener, timeout_s, pad_bytes)
+
+        return hold(scene, (on, off), canary, self.patience_s)
 
     def receipt(self, scene: Scene, fired: JsonMap) -> Receipt:
         """Compare the canaries."""
         felt = felt_of(fired)
         return receipt_of(scene, fired, self.is_felt(felt, scene.action.params))
 
-    def _canary(self, scene: Scene, listener: str) -> Callable[[], Canary]:
-        pad_bytes = self.pad_bytes(scene.action.params)
-        return lambda: scene.world.network.canary(listener, self.patience_s, pad_bytes)
-
 
 def hold(
     scene: Scene,
-    listener: str,
     switches: tuple[Callable[[], JsonValue], Callable[[], None]],
-    canary: Callable[[], Canary],
+    canary: Callable[[float], Canary],
+    patience_s: float = PATIENCE_S,
 ) -> JsonMap:
-    """Switch on, hold as the parameters say, switch off; return what the canaries met."""
+    """Switch on, hold as the parameters say, switch off; return what the canaries met.
+
+    Those in between wait for an answer for `patience_s`, those around them longer, and are tried
+    again where they are slow.
+    """
     on, off = switches
     target = scene.target()
-    before = canary()
+    before = undisturbed(canary)
     on_ns = time.monotonic_ns()
     read_back = on()
-    during = canary()
+    during = canary(patience_s)
     met = wait_until(scene, target, on_ns)
-    last = canary()
+    last = canary(patience_s)
     off()
     off_ns = time.monotonic_ns()
     return {
         **who(target),
-        "listener": listener,
+        "listener": target.listener,
         "on_ns": on_ns,
         "off_ns": off_ns,
         "read_back": read_back,
@@ -129,8 +135,20 @@ def hold(
         "before": json_of(before),
         "during": json_of(during),
         "last": json_of(last),
-        "after": json_of(canary()),
+        "after": json_of(undisturbed(canary)),
     }
+
+
+def undisturbed(canary: Callable[[float], Canary]) -> Canary:
+    """Return the best of a few canaries: a busy machine holds up one, hardly all of them."""
+    best = canary(PATIENCE_S)
+    for _ in range(TRIES - 1):
+        if best.outcome == "ok" and best.elapsed_s < LEAST_S:
+            break
+        best = min(
+            best, canary(PATIENCE_S), key=lambda each: (each.outcome != "ok", each.elapsed_s)
+        )
+    return best
 
 
 def wait_until(scene: Scene, target: Target, since_ns: int) -> str | None:

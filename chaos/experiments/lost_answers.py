@@ -12,8 +12,8 @@ def faults(draw: Draw) -> tuple[Action, ...]:
     """Cut one answer for each kind of call, on the caller's own path."""
     saves = draw.integer("complete", "saves", 3, 6)
     complete = Trigger(COMPLETES, checkpoints_at_least=saves)
-    submit = Trigger("reference", checkpoints_at_least=draw.integer("submit", "saves", 2, 4))
-    claim = Trigger(FIRST, step_at_least=draw.integer("claim", "step", 10, 60))
+    submit = Trigger("reference", checkpoints_at_least=draw.integer("submit", "saves", 1, 3))
+    claim = Trigger(FIRST, checkpoints_at_least=draw.integer("claim", "saves", 1, 4))
     return (
         _cut(draw, "submit", "coordinator", submit),
         _cut(draw, "complete", f"holder of {COMPLETES}", complete),

@@ -30,7 +30,7 @@ def faults(draw: Draw) -> tuple[Action, ...]:
         DOWN: Trigger(step_at_least=draw.integer(DOWN, "step", 5, 20)),
         JITTER: Trigger(after=DOWN),
         SLICES: Trigger(after=JITTER),
-        SLOW: Trigger(checkpoints_at_least=SAVES - 2),
+        SLOW: Trigger(checkpoints_at_least=SAVES - 3),
     }
     return tuple(
         Action(name, kind, "holder of main", triggers[name], DEADLINE_S, params[name])

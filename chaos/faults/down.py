@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from chaos.canaries import PATIENCE_S, felt_of, hold, path_of, receipt_of
+from chaos.canaries import felt_of, hold, path_of, receipt_of
 from chaos.model import JsonMap, JsonValue, Receipt
 from chaos.ports import Scene
 
@@ -26,7 +26,7 @@ class Down:
             return "disabled"
 
         switches = (close, lambda: network.switch(listener, on=True))
-        return hold(scene, listener, switches, lambda: network.canary(listener, PATIENCE_S))
+        return hold(scene, switches, lambda timeout_s: network.canary(listener, timeout_s))
 
     def receipt(self, scene: Scene, fired: JsonMap) -> Receipt:
         """Compare the canaries."""

@@ -13,7 +13,7 @@ from chaos.history import integer, mapping, text
 from chaos.model import JsonMap, Landed, Observation, Receipt, Target
 from chaos.ports import Line, Scene, Toxic
 
-CLIENTS = "clients"
+CLIENTS, SUBMIT = "clients", "submit"
 LATENCY_MS = 1500
 HEARING_S = 20.0
 TICK_S = 0.05
@@ -53,12 +53,16 @@ class LostAnswer:
         target, network, name = scene.target(), scene.world.network, scene.action.fault_id
         listener, call = _listener(scene, target), str(scene.action.params["call"])
         delay = {"latency": _latency_ms(scene)}
+        jobs = frozenset(scene.world.runtime.accepted()) if call == SUBMIT else frozenset[str]()
         before = network.canary(listener, PATIENCE_S)
         on_ns = time.monotonic_ns()
         network.add(listener, Toxic(name, "latency", "downstream", delay))
         during = network.canary(listener, PATIENCE_S)
         read_back = [toxic.name for toxic in network.toxics().get(listener, ())]
-        arrival = _await_arrival(scene, target, call, on_ns)
+        if call == SUBMIT:
+            arrival = _await_submission(scene, jobs)
+        else:
+            arrival = _await_arrival(scene, target, call, on_ns)
         cutting_ns = time.monotonic_ns()
         network.renew(listener)
         cut_ns = time.monotonic_ns()
@@ -86,6 +90,7 @@ class LostAnswer:
         heard = _await_repeat(scene, fired)
         told: JsonMap = {
             **fired,
+            "arrived_ns": heard.arrived_ns or fired["arrived_ns"],
             "answered_ns": heard.answered_ns,
             "complaints": heard.complaints,
             "requests": heard.requests,
@@ -94,7 +99,7 @@ class LostAnswer:
         outcomes = {mapping(fired[when])["outcome"] for when in ("before", "during", "after")}
         if outcomes != {"ok"} or not heard.is_unanswered:
             return Receipt(Landed.INCONCLUSIVE, told, took_effect_ns=integer(fired["cut_ns"]))
-        landed = _is_delayed(scene, fired) and _is_cut(scene, fired) and not heard.too_early
+        landed = _is_delayed(scene, fired) and _is_cut(scene, told) and not heard.too_early
         return Receipt(
             Landed.LANDED if landed else Landed.MISSED,
             told,
@@ -111,6 +116,7 @@ class Heard:
     requests: int
     cut_ns: int
     accepted: tuple[str, ...] = ()
+    arrived_ns: int | None = None
 
     @property
     def too_early(self) -> bool:
@@ -124,9 +130,6 @@ class Heard:
 
 
 def _await_arrival(scene: Scene, target: Target, call: str, on_ns: int) -> Arrival | None:
-    if call == "submit":
-        return _await_submission(scene)
-
     def carried_out(seen: Observation) -> Arrival | None:
         for event in seen.events:
             at_ns, lease_id = integer(event.get("mono_ns")) or 0, text(event.get("lease_id"))
@@ -146,9 +149,9 @@ def _is_own(event: JsonMap, target: Target, call: str) -> bool:
     return node_id == target.node_id and event.get("lease_id") != target.lease_id
 
 
-def _await_submission(scene: Scene) -> Arrival | None:
-    """Ask for the list of jobs until there is another one; it arrived after the last look."""
-    runtime, before = scene.world.runtime, frozenset(scene.world.runtime.accepted())
+def _await_submission(scene: Scene, before: frozenset[str]) -> Arrival | None:
+    """Ask for the list of jobs until there is another one than before."""
+    runtime = scene.world.runtime
     while scene.remaining_s() > 0:
         looked_ns = time.monotonic_ns()
         scene.wait(lambda _: False, TICK_S)
@@ -160,7 +163,7 @@ def _await_submission(scene: Scene) -> Arrival | None:
 def _await_repeat(scene: Scene, fired: JsonMap) -> Heard:
     """Read the logs until they tell of an answer, or of a repeated request."""
     deadline = time.monotonic() + HEARING_S
-    look = _submitted if fired["call"] == "submit" else _worked
+    look = _submitted if fired["call"] == SUBMIT else _worked
     while not _is_told(heard := look(scene, fired)) and time.monotonic() < deadline:
         scene.wait(lambda _: False, TICK_S)
     return heard
@@ -171,15 +174,24 @@ def _is_told(heard: Heard) -> bool:
 
 
 def _submitted(scene: Scene, fired: JsonMap) -> Heard:
-    """Count the submissions in the coordinator's log: the client repeats what has no answer."""
-    lines = scene.world.logs.since("coordinator", integer(fired["on_ns"]) or 0)
+    """Count what Toxiproxy passed on, by the coordinator's log: what has no answer is repeated."""
+    world, since_ns = scene.world, integer(fired["on_ns"]) or 0
+    proxies = {each["address"] for each in world.packets.attachments(world.containers.proxy())}
     requests = [
         line
-        for line in lines
+        for line in world.logs.since("coordinator", since_ns)
         if (line.fields.get("route"), line.fields.get("method")) == (ROUTE, "POST")
+        and line.fields.get("client") in proxies
     ]
     cut_ns, accepted = integer(fired["cutting_ns"]) or 0, scene.world.runtime.accepted()
-    return Heard(None, 0, len(requests), cut_ns, accepted)
+    arrived_ns = _began_ns(requests[0]) if requests else None
+    return Heard(None, 0, len(requests), cut_ns, accepted, arrived_ns)
+
+
+def _began_ns(line: Line) -> int:
+    """Return when a request arrived whose line was written at its end."""
+    took_ms = line.fields.get("duration_ms")
+    return line.at_ns - int(took_ms * 1e6 if isinstance(took_ms, int | float) else 0)
 
 
 def _worked(scene: Scene, fired: JsonMap) -> Heard:
@@ -216,7 +228,7 @@ def _latency_ms(scene: Scene) -> int:
 
 
 def _listener(scene: Scene, target: Target) -> str:
-    return CLIENTS if scene.action.params["call"] == "submit" else path_of(target)
+    return CLIENTS if scene.action.params["call"] == SUBMIT else path_of(target)
 
 
 FAULT = LostAnswer()

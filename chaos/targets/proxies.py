@@ -4,6 +4,7 @@ That client keeps host and port in class attributes and sets no timeouts: each a
 consumer class of its own, gives every call a timeout, and believes only what it reads back.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import Any
 from docker import DockerClient
 from pydantic import BaseModel
 from requests import Response
+from requests.exceptions import ConnectionError as NoConnection
 from requests.exceptions import ReadTimeout, RequestException
 from toxiproxy.api import APIConsumer
 from toxiproxy.exceptions import InvalidToxic, NotFound, ProxyExists
@@ -25,6 +27,7 @@ from chaos.targets.helper import Helper
 
 CALL_TIMEOUT_S = 3.0
 LOOKS = 3
+AGAIN_S = 0.2
 MARGIN_S = 10.0
 SERVICE = "toxiproxy"
 
@@ -184,15 +187,19 @@ class ToxiproxyServer:
         return response
 
     def _answer(self, method: str, path: str, **options: Any) -> Response:
-        """Call, and look again where a look had no answer: another call may hold a lock."""
-        tries = LOOKS if method == "get" else 1
-        for left in reversed(range(tries)):
+        """Call; look again where a look had no answer.
+
+        Another call may hold a lock, or the server is starting: then it is asked where it is, too.
+        """
+        for left in reversed(range(LOOKS if method == "get" else 1)):
             try:
                 call = getattr(self._consumer, method)
                 response: Response = call(path, timeout=CALL_TIMEOUT_S, **options)
-            except ReadTimeout:
+            except (ReadTimeout, NoConnection):
                 if not left:
                     raise
+                self.__dict__.pop("_consumer", None)
+                time.sleep(AGAIN_S)
             else:
                 break
         return response

@@ -11,7 +11,7 @@ from chaos.model import JobRequest, JsonMap
 
 SCRIPT = Path(__file__).resolve().parents[1] / "payloads" / "trial.py"
 CLAIMS, COMPLETES, SUBMITTED = "claims", "completes", "submitted"
-STEPS, EVERY, TASKS = 120, 12, 6
+STEPS, EVERY, TASKS = 300, 30, 6
 SAVES = STEPS // EVERY
 LEASE_S = 12.0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from chaos.model import JobRequest
 
 SCRIPT = Path(__file__).resolve().parents[1] / "payloads" / "trial.py"
-STEPS, EVERY = 160, 16
+STEPS, EVERY = 320, 32
 SAVES = STEPS // EVERY
 OUTPUT_KIB = 1024
 LEASE_S = 3.0

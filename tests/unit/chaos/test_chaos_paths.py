@@ -313,6 +313,7 @@ def test_the_answer_to_a_submission_is_lost_where_the_coordinator_is_asked_twice
     requests: int,
     landed: Landed,
 ) -> None:
+    """By the proxy: who has a way of its own does not count."""
     monkeypatch.setattr(lost_answer, "HEARING_S", 0.0)
     scene = stage("lost_answer", call="submit")
     logs, system = scene.world.logs, scene.world.runtime
@@ -323,7 +324,9 @@ def test_the_answer_to_a_submission_is_lost_where_the_coordinator_is_asked_twice
         if not system.jobs:
             system.submit("late", registry.workload("digits").jobs(1, 1)["main"])
         fields: JsonMap = {"event": "request", "method": "POST", "route": "/v1alpha1/jobs"}
-        logs.lines["coordinator"] = [Line(time.monotonic_ns(), fields)] * requests
+        proxied, direct = ({**fields, "client": peer} for peer in ("10.0.0.2", "10.0.0.1"))
+        now_ns = time.monotonic_ns()
+        logs.lines["coordinator"] = [Line(now_ns, direct)] + [Line(now_ns, proxied)] * requests
 
     scene.coming = coming
     receipt = fire(scene)
