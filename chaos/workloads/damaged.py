@@ -19,7 +19,6 @@ KINDS = (
 )
 STEPS = 96
 EVERY = 8
-KEEP = 4
 LEASE_S = 3.0
 
 
@@ -45,7 +44,7 @@ class Damaged:
             files={SCRIPT.name: SCRIPT.read_bytes()},
             required_outputs=("metrics.json",),
             lease_s=LEASE_S,
-            keep_checkpoints=KEEP,
+            keep_checkpoints=STEPS // EVERY,
         )
         like = replace(reference, like="reference")
         return {"reference": reference, **dict.fromkeys(KINDS, like)}

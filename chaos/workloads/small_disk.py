@@ -11,9 +11,9 @@ from chaos.model import JobRequest
 
 SCRIPT = Path(__file__).resolve().parents[1] / "payloads" / "trial.py"
 STEPS = 120
-EVERY = 4
+EVERY = 8
 LEASE_S = 3.0
-LIMITS_MIB = {"checkpoints": 96, "artifacts": 48, "ledger": 32}
+LIMITS_MIB = {"checkpoints": 160, "artifacts": 48, "ledger": 32}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class SmallDisk:
             required_outputs=("metrics.json", "output-0.bin"),
             lease_s=LEASE_S,
             max_task_attempts=6,
+            keep_checkpoints=STEPS // EVERY,
         )
         main = replace(reference, like="reference", starts_after="reference")
         return {"reference": reference, "main": main}
