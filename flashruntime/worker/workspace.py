@@ -8,11 +8,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
+from time import monotonic, sleep
+from uuid import uuid4
 
 from flashruntime.errors import ConfigError
 from flashruntime.launch.outputs import Places
 from flashruntime.protocol.base import check_key
 from flashruntime.worker import events
+
+GONE = ".gone-"
+PATIENCE_S = 0.5
+RETRY_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ class WorkerHome:
         """
         check_writable(self._agents, "FLASHML_WORK_DIR")
         try:
-            self._lock = _lock(self._own)
+            self._lock = _lock_patiently(self._own)
         except OSError as error:
             raise _not_writable(self._own, "FLASHML_WORK_DIR", error) from error
         if self._lock is None:
@@ -105,7 +111,7 @@ class WorkerHome:
         if self._lock is None:
             return
         if not keep:
-            remove_tree(self._own)
+            _remove_at_once(self._own)
         os.close(self._lock)
         self._lock = None
 
@@ -135,8 +141,22 @@ def _remove_unlocked(path: Path) -> None:
         events.warning("directory_left", path=str(path), error=str(error))
         return
     if lock is not None:
-        remove_tree(path)
+        _remove_at_once(path)
         os.close(lock)
+
+
+def _remove_at_once(path: Path) -> None:
+    """Take a directory out of the way before it is removed, by whoever holds its lock.
+
+    Should its worker start meanwhile, it makes one of its own, whose lock file nobody removes.
+    """
+    aside = path.with_name(f"{GONE}{uuid4().hex}")
+    try:
+        path.rename(aside)
+    except OSError as error:
+        events.warning("directory_left", path=str(path), error=str(error))
+    else:
+        remove_tree(aside)
 
 
 def remove_tree(path: Path) -> None:
@@ -167,6 +187,14 @@ def _open_up(path: Path) -> None:
             with suppress(OSError):
                 if not below.is_symlink():
                     below.chmod(stat.S_IRWXU)
+
+
+def _lock_patiently(directory: Path) -> int | None:
+    """Lock a directory; one that another worker is about to remove is free in a moment."""
+    until_s = monotonic() + PATIENCE_S
+    while (lock := _lock(directory)) is None and monotonic() < until_s:
+        sleep(RETRY_S)
+    return lock
 
 
 def _lock(directory: Path) -> int | None:

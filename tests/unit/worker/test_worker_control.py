@@ -15,6 +15,7 @@ from flashruntime.errors import (
     TokenRefused,
 )
 from flashruntime.testing import ManualClock
+from flashruntime.worker import workspace
 from flashruntime.worker.control import (
     MAX_DELAY_S,
     REFUSED_DELAY_S,
@@ -145,3 +146,28 @@ def test_workers_of_one_process_id_in_several_containers_share_a_volume(tmp_path
     """The probe of one must not take away that of another."""
     (tmp_path / f".writable-{os.getpid()}").mkdir()
     check_writable(tmp_path, "FLASHML_CHECKPOINT_ROOT")
+
+
+def test_a_worker_that_starts_while_another_clears_up_after_it_keeps_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers of one volume come back together: none may remove what another has just locked."""
+    killed, home = WorkerHome(tmp_path, "back"), WorkerHome(tmp_path, "back")
+    killed.open()
+    killed.close(keep=True)
+    clear = workspace.remove_tree
+
+    def come_back(path: Path) -> None:
+        if (path / "lock").exists():
+            monkeypatch.setattr(workspace, "remove_tree", clear)
+            (path / "lock").unlink()
+            home.open()
+            home.workspace("lease-1").create()
+        clear(path)
+
+    monkeypatch.setattr(workspace, "remove_tree", come_back)
+    for name in ("first", "second"):
+        WorkerHome(tmp_path, name).open()
+        assert home.workspace("lease-1").files.is_dir()
+    with pytest.raises(ConfigError, match="already runs"):
+        WorkerHome(tmp_path, "back").open()
