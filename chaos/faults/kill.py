@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from chaos.history import integer, text
 from chaos.model import Container, JsonMap, Landed, NoTarget, Receipt
-from chaos.ports import Processes, Scene
+from chaos.ports import Scene
 from chaos.ports.processes import ContainerState, as_evidence, as_json, container_in
 
 DEATH_TIMEOUT_S = 10.0
@@ -38,9 +38,10 @@ class Kill:
         signal = text(scene.action.params.get("signal")) or "SIGKILL"
         via = text(scene.action.params.get("via")) or ENGINE
         before = scene.world.processes.state(container)
+        pid = _victim(scene, container, before) if via == HOST else before.pid
         since_ns = time.monotonic_ns()
         if via == HOST:
-            _from_host(scene, container, before, signal)
+            _from_host(scene, container, pid, signal, paused=before.paused)
         else:
             scene.world.containers.kill(container, signal)
         death = scene.world.containers.wait_death(container, since_ns, DEATH_TIMEOUT_S)
@@ -89,18 +90,19 @@ def _landed(expected: bool, *, died: bool, changed: bool) -> Landed:
     return Landed.LANDED if died and expected else Landed.MISSED
 
 
-def _from_host(scene: Scene, container: Container, state: ContainerState, signal: str) -> None:
+def _from_host(scene: Scene, container: Container, pid: int, signal: str, *, paused: bool) -> None:
     """Signal the process; where the container is paused, let it go on, so that it can die."""
-    processes = scene.world.processes
-    which = text(scene.action.params.get("process")) or "first"
-    pid = state.pid if which == "first" else _main(processes, container, state.pid)
-    processes.signal(container, pid, signal)
-    if state.paused:
+    scene.world.processes.signal(container, pid, signal)
+    if paused:
         scene.world.containers.start(container)
 
 
-def _main(processes: Processes, container: Container, first: int) -> int:
-    started = [found.pid for found in processes.listing(container) if found.parent == first]
+def _victim(scene: Scene, container: Container, state: ContainerState) -> int:
+    """Return the process to hit; to look at them all makes ready what the signal needs."""
+    listing = scene.world.processes.listing(container)
+    if (text(scene.action.params.get("process")) or "first") == "first":
+        return state.pid
+    started = [found.pid for found in listing if found.parent == state.pid]
     if not started:
         raise NoTarget(f"the first process of {container.service} has started no other")
     return started[0]
