@@ -59,7 +59,7 @@ class Pause:
     def receipt(self, scene: Scene, fired: JsonMap) -> Receipt:
         """Compare what the engine tells of both ends with what was heard in between."""
         on_ns = integer(fired["on_ns"]) or 0
-        told = scene.world.processes.told(container_in(fired), on_ns)
+        told = scene.world.processes.told(container_in(fired), on_ns, until="unpause")
         paused = _first(told, "pause")
         resumed = _first(told, "unpause") or _first(told, "die")
         heard, claimed = _heard(scene, fired, paused, resumed)

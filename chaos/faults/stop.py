@@ -57,7 +57,7 @@ class Stop:
     def receipt(self, scene: Scene, fired: JsonMap) -> Receipt:
         """Read what the engine told, and what the attempt saved after the notice."""
         asked_ns = integer(fired["asked_ns"]) or 0
-        told = scene.world.processes.told(container_in(fired), asked_ns)
+        told = scene.world.processes.told(container_in(fired), asked_ns, until="die")
         notice, death = _first(told, "kill"), _first(told, "die")
         ended_well = death is not None and death.exit_code in GRACEFUL
         asked = notice is not None and notice.signal == 15

@@ -55,8 +55,13 @@ class Processes(Protocol):
         """Return what the engine knows of the service's container now."""
         ...
 
-    def told(self, container: Container, since_ns: int) -> tuple[Told, ...]:
-        """Return what the engine said of a container since then, in order."""
+    def told(
+        self, container: Container, since_ns: int, until: str | None = None
+    ) -> tuple[Told, ...]:
+        """Return what the engine said of a container since then, in order.
+
+        It tells a little late: `until` names what is waited for, some seconds at most.
+        """
         ...
 
     def stop(self, container: Container, grace_s: int) -> None:

@@ -21,7 +21,7 @@ from chaos.targets.helper import READ_ONLY, Helper, Reach
 PERIOD_US = 100_000
 NO_QUOTA = -1
 EVIDENCE = f"{READ_ONLY}/.evidence"
-STOP_SLACK_S = 30
+TELLS_LATE_S = 5.0
 TOLD = {"kill", "die", "pause", "unpause", "stop", "start", "restart", "oom"}
 REACH = Reach(
     volumes=(),
@@ -69,21 +69,29 @@ class RunProcesses:
             paused=bool(state["Paused"]),
         )
 
-    def told(self, container: Container, since_ns: int) -> tuple[Told, ...]:
+    def told(
+        self, container: Container, since_ns: int, until: str | None = None
+    ) -> tuple[Told, ...]:
         """Return what the engine said of a container since then, in order.
 
-        It stamps wall-clock time, carried over to CLOCK_MONOTONIC when it is read. Of a container
-        that was made anew meanwhile only the newest is asked about.
+        It stamps wall-clock time, carried over to CLOCK_MONOTONIC when it is read, and tells a
+        little late: `until` names what is waited for, some seconds at most.
         """
+        found: list[Told] = []
+        late_s = TELLS_LATE_S if until is not None else 0.0
         ahead_s = time.time() - time.monotonic_ns() / 1e9
         events = self._api.events(
             since=f"{ahead_s + since_ns / 1e9:.9f}",
-            until=f"{time.time():.9f}",
+            until=f"{time.time() + late_s:.9f}",
             filters={"container": self._service(container).container_id, "type": "container"},
             decode=True,
         )
         with closing(events):
-            found = [_told(event, ahead_s) for event in events if event.get("Action") in TOLD]
+            for event in events:
+                if event.get("Action") in TOLD:
+                    found.append(_told(event, ahead_s))
+                if event.get("Action") == until:
+                    break
         return tuple(sorted(found, key=lambda each: each.at_ns))
 
     def stop(self, container: Container, grace_s: int) -> None:

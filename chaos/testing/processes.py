@@ -36,8 +36,11 @@ class FakeProcesses:
         pid = 1000 + starts if is_up else 0
         return ContainerState(pid, f"start {starts}", 0, is_up, paused=False)
 
-    def told(self, container: Container, since_ns: int) -> tuple[Told, ...]:
+    def told(
+        self, container: Container, since_ns: int, until: str | None = None
+    ) -> tuple[Told, ...]:
         """Return what was said of a container."""
+        del until
         own = (told for name, told in self.log if name == container.service)
         return tuple(told for told in own if told.at_ns >= since_ns)
 
