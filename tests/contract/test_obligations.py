@@ -9,13 +9,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MAP = json.loads((ROOT / "tests" / "obligations.json").read_text(encoding="utf-8"))
-HARNESS = [135, 137, 143, *range(155, 164, 2)]
-"""Of the cases of the harness on Docker (135 to 163), those that have their tests."""
 IDS = [
     *(f"C{number}" for number in range(1, 16)),
     *(f"F{number}" for number in range(1, 16)),
     *(f"L{number}" for number in range(1, 21)),
-    *(f"{number:03}" for number in [*range(1, 134, 2), *HARNESS, *range(165, 176, 2)]),
+    *(f"{number:03}" for number in range(1, 176, 2)),
 ]
 
 
