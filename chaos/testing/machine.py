@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from chaos.model import Audit, Container, Undo
 from chaos.ports import Probe, RunSpec, Toxic, World
 from chaos.testing.images import FakeImages
+from chaos.testing.syscalls import FakeSyscalls
 from chaos.testing.system import FakeSystem
 
 
@@ -56,6 +57,10 @@ class FakeMachine:
         self.systems[spec.run_id] = system
         images = FakeImages(synced=spec.planted is None)
         return World(system, system, FakeNetwork(), system, system, images)
+
+    def syscalls(self, run_id: str, planted: str | None) -> FakeSyscalls:
+        """Return the twin of what disturbs saves."""
+        return FakeSyscalls(synced=planted is None)
 
     def disk_images(self, run_id: str, planted: str | None) -> FakeImages:
         """Return saves that are synced, unless a bug was planted."""
