@@ -140,12 +140,15 @@ def _told(found: Findings) -> str:
 
 def _show(found: list[Findings], screen: Screen) -> None:
     heads = ("save", "k", "system call", "landed", "afterwards")
-    screen.table(heads, [
-        (each.what, str(p.k), " ".join(p.call.place), str(p.landed), "; ".join(p.violations) or "ok")
-        for each in found for p in each.points
-    ])  # fmt: skip
+    rows = [(each.what, *_row(point)) for each in found for point in each.points]
+    screen.table(heads, rows)
     for each in found:
         screen.say(f"{each.what}: {each.verdict}: {_told(each)}")
         for point in each.points:
             if point.landed != "landed":
                 screen.say(f"  k = {point.k}: {point.landed}: {point.evidence}")
+
+
+def _row(point: Point) -> tuple[str, str, str, str]:
+    wrong = "; ".join(point.violations) or "ok"
+    return str(point.k), " ".join(point.call.place), str(point.landed), wrong

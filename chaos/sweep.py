@@ -93,8 +93,8 @@ def judged(k: int, call: Syscall, how: str, saved: Saved) -> Point:
     hit = _killed_at(saved) if how == KILL else _refused_at(saved)
     if hit is None:
         landed, evidence = Landed.MISSED, f"not seen in the trace; exit {saved.exit_code}"
-    elif hit.place != call.place:
-        landed, evidence = Landed.MISSED, f"hit {' '.join(hit.place)} instead"
+    elif (hit.place, hit.nth) != (call.place, call.nth):
+        landed, evidence = Landed.MISSED, f"hit {' '.join(hit.place)} instead (its call {hit.nth})"
     else:
         result = f"killed, exit {saved.exit_code}" if how == KILL else f"{hit.errno} (INJECTED)"
         landed, evidence = Landed.LANDED, f"{hit.name}({hit.words}): {result}"
@@ -104,12 +104,17 @@ def judged(k: int, call: Syscall, how: str, saved: Saved) -> Point:
 def violations(saved: Saved) -> tuple[str, ...]:
     """Return what is wrong: not usable, an answered item not whole, another one torn."""
     found = [] if saved.usable else [f"the volume cannot be used again: {saved.detail}"]
-    for item in saved.answered:
-        if (seen := saved.items.get(item, "not seen")) != WHOLE:
-            found.append(f"{item} had been answered and is {seen}")
-    for item, seen in saved.items.items():
-        if item not in saved.answered and seen not in {WHOLE, ABSENT}:
-            found.append(f"{item} is {seen}")
+    promised = {item: saved.items.get(item, "not seen") for item in saved.answered}
+    found += [
+        f"{item} had been answered and is {seen}"
+        for item, seen in promised.items()
+        if seen != WHOLE
+    ]
+    found += [
+        f"{item} is {seen}"
+        for item, seen in saved.items.items()
+        if item not in promised and seen not in {WHOLE, ABSENT}
+    ]
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""Reads what `strace -f -y -ttt` wrote: one value a system call, in the order of their beginnings."""
+"""Reads what `strace -f -y -ttt` wrote: one value a system call, in their order."""
 
 import re
 from collections import Counter

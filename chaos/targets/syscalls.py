@@ -7,8 +7,7 @@ would end with it, and its last line with it.
 import json
 import re
 from contextlib import ExitStack
-
-from docker import DockerClient
+from typing import Any
 
 from chaos.model import CannotRun
 from chaos.ports.syscalls import KILL, Saved
@@ -25,9 +24,6 @@ DONE = b"chaos: done"
 class EngineSyscalls(EngineImages):
     """Saves in containers of one run."""
 
-    def __init__(self, client: DockerClient, run_id: str, runtime_image: str) -> None:
-        super().__init__(client, run_id, runtime_image)
-
     def save(self, what: str, at: Syscall | None = None, how: str = KILL) -> Saved:
         """Save once on a fresh volume, then look at what is left there."""
         with ExitStack() as stack, explained(f"traced save of {what}"):
@@ -42,13 +38,13 @@ class EngineSyscalls(EngineImages):
                 _await(tracer, "attached")
                 actor.kill("SIGUSR1")
                 exit_code, said = _over(actor)
-                tracer.kill("SIGINT") if exit_code is None else None
+                if exit_code is None:
+                    tracer.kill("SIGINT")
                 tracer.wait(timeout=ACT_S)
                 calls = parse(_file(tracer, "/trace").decode("utf-8", "replace"))
             answered = tuple(_TOLD.findall(said))
-            return self._looked(
-                what, rights, Saved(ROOT, calls, answered, exit_code, False, {}, "")
-            )
+            saved = Saved(ROOT, calls, answered, exit_code, False, {}, "")
+            return self._looked(what, rights, saved)
 
     def _looked(self, what: str, rights: dict[str, list[str]], saved: Saved) -> Saved:
         """Return what a fresh process makes of the volume."""
@@ -63,14 +59,14 @@ class EngineSyscalls(EngineImages):
         return Saved(saved.root, saved.calls, saved.answered, saved.exit_code, *seen)
 
 
-def _over(actor: object) -> tuple[int | None, str]:
+def _over(actor: Any) -> tuple[int | None, str]:
     """Wait until the save ended or said that it is done; return its exit code and words."""
     said = b""
-    for piece in actor.logs(stream=True, follow=True):  # type: ignore[attr-defined]
+    for piece in actor.logs(stream=True, follow=True):
         said += piece
         if DONE in said:
             return None, said.decode("utf-8", "replace")
-    status = actor.wait(timeout=ACT_S)["StatusCode"]  # type: ignore[attr-defined]
+    status = actor.wait(timeout=ACT_S)["StatusCode"]
     return int(status), said.decode("utf-8", "replace")
 
 

@@ -60,6 +60,7 @@ class FakeMachine:
 
     def syscalls(self, run_id: str, planted: str | None) -> FakeSyscalls:
         """Return the twin of what disturbs saves."""
+        self.explored.append(run_id)
         return FakeSyscalls(synced=planted is None)
 
     def disk_images(self, run_id: str, planted: str | None) -> FakeImages:

@@ -24,10 +24,11 @@ class FakeSyscalls:
     def __init__(self, *, synced: bool = True, misses: bool = False) -> None:
         self._honest = synced
         self._misses = misses
+        self.asked: list[tuple[str, Syscall | None, str]] = []
 
     def save(self, what: str, at: Syscall | None = None, how: str = KILL) -> Saved:
         """Return the save of a step, ended or refused at the call `at`."""
-        assert what, "a save has a name"
+        self.asked.append((what, at, how))
         if at is None or self._misses:
             return self._saved(len(CALLS), CALLS, None)
         done = CALLS.index(at)
