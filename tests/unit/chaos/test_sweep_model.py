@@ -49,7 +49,9 @@ def test_a_trace_is_read_with_paths_results_and_the_count_of_each_thread() -> No
 def test_calls_cut_in_two_by_other_threads_are_read_as_if_they_were_whole(
     begun: list[tuple[int, str]],
 ) -> None:
-    whole, cut, ends = [], [], []
+    whole: list[str] = []
+    cut: list[str] = []
+    ends: list[str] = []
     for index, (thread, name) in enumerate(begun):
         words = f"{thread} {index}.5 {name}(3</v/f{index}>"
         whole.append(f"{words}) = {index}")
