@@ -93,8 +93,11 @@ def judged(k: int, call: Syscall, how: str, saved: Saved) -> Point:
     hit = _killed_at(saved) if how == KILL else _refused_at(saved)
     if hit is None:
         landed, evidence = Landed.MISSED, f"not seen in the trace; exit {saved.exit_code}"
-    elif (hit.place, hit.nth) != (call.place, call.nth):
-        landed, evidence = Landed.MISSED, f"hit {' '.join(hit.place)} instead (its call {hit.nth})"
+    elif (hit.place, hit.nth_there) != (call.place, call.nth_there):
+        landed, evidence = (
+            Landed.MISSED,
+            f"hit {' '.join(hit.place)} instead (its call {hit.nth_there})",
+        )
     else:
         result = f"killed, exit {saved.exit_code}" if how == KILL else f"{hit.errno} (INJECTED)"
         landed, evidence = Landed.LANDED, f"{hit.name}({hit.words}): {result}"

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
@@ -25,7 +26,8 @@ CHANGES = (
 class Syscall:
     """One call of a thread; `result` is None where none was seen, as when the thread was killed.
 
-    `nth` counts the calls of this name that the thread had begun, from 1, as strace's `when=` does.
+    `nth` counts the calls of this name that the thread had begun, from 1, as strace's `when=` does;
+    `nth_there` only those that name its first path, as with `-P`.
     """
 
     thread: int
@@ -37,6 +39,14 @@ class Syscall:
     result: int | None = None
     errno: str | None = None
     injected: bool = False
+    nth_there: int = 1
+
+    @property
+    def lasting_path(self) -> str | None:
+        """The first path, where the call itself spells it out and each run has the same."""
+        path = self.paths[0] if self.paths else ""
+        spelt = f"<{path}>" in self.words or f'"{path}"' in self.words
+        return path if path and spelt and path == _CHANGING.sub("*", path) else None
 
     @property
     def place(self) -> tuple[str, ...]:
@@ -72,7 +82,7 @@ def parse(trace: str) -> tuple[Syscall, ...]:
             else:
                 call = _ended(call, words, begun["end"])
             found.append(call)
-    return tuple(found)
+    return tuple(_counted_there(found))
 
 
 def _ended(call: Syscall, words: str, end: str) -> Syscall:
@@ -95,3 +105,11 @@ def _paths(name: str, words: str) -> tuple[str, ...]:
     return tuple(
         str(PurePosixPath(each["folder"] or "", each["path"])) for each in _NAMED.finditer(words)
     )
+
+
+def _counted_there(found: list[Syscall]) -> Iterator[Syscall]:
+    there: Counter[tuple[int, str, str]] = Counter()
+    for call in found:
+        there.update((call.thread, call.name, path) for path in set(call.paths))
+        first = call.paths[0] if call.paths else ""
+        yield replace(call, nth_there=max(1, there[call.thread, call.name, first]))

@@ -75,8 +75,10 @@ def _tracer(pid: int, at: Syscall | None, how: str) -> Shape:
     calls = ",".join(f"?{name}" for name in CHANGES.split(","))
     command = ["strace", "-f", "-y", "-ttt", "-s", "16", "-e", f"trace={calls}"]
     if at is not None:
+        path = at.lasting_path
+        command += ["-P", path] if path else []
         what = f"signal={how}" if how == KILL else f"error={how}"
-        command += ["-e", f"inject={at.name}:{what}:when={at.nth}"]
+        command += ["-e", f"inject={at.name}:{what}:when={at.nth_there if path else at.nth}"]
     rights = {
         "user": "0:0",
         "pid_mode": "host",
