@@ -51,7 +51,7 @@ def test_what_was_answered_survives_each_boundary(
 def test_a_call_that_never_comes_is_missed(run_id: str) -> None:
     syscalls = DockerMachine().syscalls(run_id, None)
     first = boundaries(syscalls.save("checkpoint"))[0]
-    never = replace(first, nth=10_000)
+    never = replace(first, nth=10_000, nth_there=10_000)
     saved = syscalls.save("checkpoint", never)
     assert saved.exit_code is None
     assert judged(1, never, KILL, saved).landed is Landed.MISSED
