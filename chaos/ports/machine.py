@@ -5,6 +5,7 @@ from typing import Protocol
 
 from chaos.model import Audit, Undo
 from chaos.ports.images import DiskImages
+from chaos.ports.syscalls import Syscalls
 from chaos.ports.values import RunSpec
 from chaos.ports.world import World
 
@@ -25,6 +26,10 @@ class Machine(Protocol):
 
     def disk_images(self, run_id: str, planted: str | None) -> DiskImages:
         """Return what records and judges power losses, with these labels; starts nothing."""
+        ...
+
+    def syscalls(self, run_id: str, planted: str | None) -> Syscalls:
+        """Return what traces saves and disturbs them, with these labels; starts nothing."""
         ...
 
     def runs(self) -> tuple[str, ...]:

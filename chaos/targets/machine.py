@@ -17,6 +17,7 @@ from docker.errors import APIError, ImageNotFound, NotFound
 from chaos.model import Audit, CannotRun, Undo, UsageError
 from chaos.ports import RunSpec, World
 from chaos.ports.images import DiskImages
+from chaos.ports.syscalls import Syscalls
 from chaos.targets import command
 from chaos.targets.clocks import UNDOS as CLOCK_UNDOS
 from chaos.targets.clocks import RunClocks
@@ -38,6 +39,7 @@ from chaos.targets.proxies import UNDOS as PROXY_UNDOS
 from chaos.targets.proxies import ProxyNetwork, server_of
 from chaos.targets.runtime import CoordinatorRuntime
 from chaos.targets.stack import ROOT, ComposeStack, Project
+from chaos.targets.syscalls import EngineSyscalls
 from chaos.targets.volumes import VolumeFiles
 
 MIN_FREE_BYTES = 1 << 30
@@ -109,6 +111,11 @@ class DockerMachine:
         """Return what records and judges power losses, with these labels; starts nothing."""
         runtime = _planted_image(planted) if planted else _images()["FLASHML_RUNTIME_IMAGE"]
         return EngineImages(self._client, run_id, runtime)
+
+    def syscalls(self, run_id: str, planted: str | None) -> Syscalls:
+        """Return what traces saves and disturbs them, with these labels; starts nothing."""
+        runtime = _planted_image(planted) if planted else _images()["FLASHML_RUNTIME_IMAGE"]
+        return EngineSyscalls(self._client, run_id, runtime)
 
     def runs(self) -> tuple[str, ...]:
         """Return the run ids found on labelled containers, networks and volumes."""

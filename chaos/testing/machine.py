@@ -8,6 +8,7 @@ from chaos.testing.disks import FakeDisks
 from chaos.testing.images import FakeImages
 from chaos.testing.network import FakeLogs, FakeNetwork, FakePackets
 from chaos.testing.processes import FakeClocks, FakeProcesses
+from chaos.testing.syscalls import FakeSyscalls
 from chaos.testing.system import FakeSystem
 
 
@@ -48,6 +49,11 @@ class FakeMachine:
             logs=FakeLogs(),
             images=FakeImages(synced=spec.planted is None),
         )
+
+    def syscalls(self, run_id: str, planted: str | None) -> FakeSyscalls:
+        """Return the twin of what disturbs saves."""
+        self.explored.append(run_id)
+        return FakeSyscalls(synced=planted is None)
 
     def disk_images(self, run_id: str, planted: str | None) -> FakeImages:
         """Return saves that are synced, unless a bug was planted."""
