@@ -4,6 +4,6 @@ FROM ${RUNTIME_IMAGE}
 ARG PLANT
 LABEL dev.flashruntime.owner=flashruntime
 USER 0:0
-COPY chaos/payloads/planted_${PLANT}.py /tmp/plant.py
-RUN python3 /tmp/plant.py && rm /tmp/plant.py
+COPY chaos/payloads/plant.py chaos/payloads/planted_${PLANT}.py /tmp/plant/
+RUN python3 /tmp/plant/plant.py planted_${PLANT} && rm -r /tmp/plant
 USER 10001:10001

@@ -5,6 +5,7 @@ when the fault has its receipt.
 """
 
 import time
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 
 from chaos.history import integer, text
@@ -19,7 +20,7 @@ ASKED = {Volume.ARTIFACTS, Volume.LEDGER}
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class Closing(ABC):
     """Parameters `volume`, `hold_ms`, `until`; a subclass says how it closes a volume.
 
     Landed where a small durable write of the runtime's own user fails with one of `errors` at the
@@ -31,9 +32,9 @@ class Closing:
     undo_action: str
     errors: tuple[str, ...]
 
+    @abstractmethod
     def close(self, disks: Disks, volume: Volume) -> Room:
         """Close a volume; also again, where it has opened a little."""
-        raise NotImplementedError
 
     def undo(self, scene: Scene) -> tuple[tuple[str, JsonMap], ...]:
         """Open the volume again."""

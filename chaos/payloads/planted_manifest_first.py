@@ -1,16 +1,13 @@
-"""Plant a bug into the runtime installed beside this interpreter: the manifest comes first.
+"""A bug for `plant.py`: the manifest comes first.
 
-Runs once, while the image of the planted build is made. The step appears under its name with its
-manifest alone, everything synced; its parts follow. `flashruntime.checkpoint.commit.publish` is
-redefined at the end of its module: it takes the parts out of the way, and puts them in afterwards.
+The step appears under its name with its manifest alone, everything synced; its parts follow.
+`flashruntime.checkpoint.commit.publish` is redefined at the end of its module: it takes the parts
+out of the way, and puts them in afterwards.
 """
 
-import importlib.util
-import sys
-from pathlib import Path
-
 MODULE = "flashruntime.checkpoint.commit"
-PLANT = '''
+NEEDS = "\ndef publish("
+CODE = '''
 
 _publish_whole = publish
 
@@ -28,22 +25,3 @@ def publish(staged: Path, hold: Hold, admits: Admits, manifest: Manifest) -> Man
         os.fsync(folder)
     return published
 '''
-
-
-def main() -> int:
-    """Append the bug; 1 where the function to replace is not there."""
-    spec = importlib.util.find_spec(MODULE)
-    if spec is None or spec.origin is None:
-        print(f"{MODULE} is not installed here", file=sys.stderr)
-        return 1
-    path = Path(spec.origin)
-    source = path.read_text(encoding="utf-8")
-    if "\ndef publish(" not in source:
-        print(f"{path} defines no function 'publish': nothing to replace", file=sys.stderr)
-        return 1
-    path.write_text(source + PLANT, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -73,15 +73,15 @@ class EngineImages:
         with self._volume(what) as volume, explained(f"recording of {what}"):
             rights = {"volumes": [f"{volume}:{ROOT}:rw"]}
             with self._container(self._python(what, "record", ROOT, rights=rights)) as actor:
-                _await(actor, "chaos: ready")
+                await_line(actor, "chaos: ready")
                 before = self._tree(actor)
                 with self._container(_tracer(str(actor.id))) as tracer:
-                    _await(tracer, "attached")
+                    await_line(tracer, "attached")
                     actor.kill("SIGUSR1")
-                    _await(actor, "chaos: done")
+                    await_line(actor, "chaos: done")
                     tracer.kill("SIGINT")
                     tracer.wait(timeout=ACT_S)
-                    trace = _file(tracer, "/trace").decode("latin-1")
+                    trace = file_in(tracer, "/trace").decode("latin-1")
                 return Recording(ROOT, before, self._tree(actor), trace)
 
     def judge(self, what: str, bundle: bytes) -> tuple[Judged, ...]:
@@ -89,8 +89,8 @@ class EngineImages:
         rights = {"tmpfs": {"/scratch": "mode=1777"}}
         shape = self._python(what, "judge", "/bundle", "/scratch", rights=rights, files=(bundle,))
         with explained(f"judge of {what}"), self._container(shape) as judge:
-            _ended(judge)
-            return _judged(_file(judge, "/bundle/outcomes.json"))
+            await_end(judge)
+            return _judged(file_in(judge, "/bundle/outcomes.json"))
 
     def mount(self, what: str, volumes: Sequence[bytes]) -> tuple[Mounted, ...]:
         """Judge each volume (a tar archive of `volume/`) on a file system of its own."""
@@ -110,8 +110,8 @@ class EngineImages:
             }
             shape = Shape(f"{ROLE}mount", self._image, command, rights, (_code(), files))
             with self._container(shape) as judge:
-                _ended(judge)
-                found = _judged(_file(judge, "/images/outcomes.json"))
+                await_end(judge)
+                found = _judged(file_in(judge, "/images/outcomes.json"))
         pairs = zip(images, found, strict=True)
         return tuple(Mounted(hashlib.sha256(data).hexdigest(), judged) for data, judged in pairs)
 
@@ -122,8 +122,8 @@ class EngineImages:
         rights = {"user": "0:0", "cap_add": ["DAC_OVERRIDE"]}
         files = tuple(_below(f"volumes/{index}", data) for index, data in enumerate(volumes))
         with self._container(Shape(shape.role, shape.image, shape.command, rights, files)) as maker:
-            _ended(maker)
-            return [_file(maker, f"/volumes/{index}.ext4") for index in range(len(volumes))]
+            await_end(maker)
+            return [file_in(maker, f"/volumes/{index}.ext4") for index in range(len(volumes))]
 
     def _tree(self, container: Any) -> Mapping[str, bytes | None]:
         stream, _ = container.get_archive(ROOT)
@@ -224,7 +224,7 @@ def _below(folder: str, data: bytes) -> bytes:
     return stream.getvalue()
 
 
-def _await(container: Any, words: str) -> None:
+def await_line(container: Any, words: str) -> None:
     """Wait until a container has said this; CannotRun where it ends without."""
     said = b""
     for piece in container.logs(stream=True, follow=True):
@@ -234,7 +234,8 @@ def _await(container: Any, words: str) -> None:
     raise CannotRun(f"{container.name} ended early: {_last(said)}")
 
 
-def _ended(container: Any) -> None:
+def await_end(container: Any) -> None:
+    """Wait until a container has ended; CannotRun where that is not well."""
     status = int(container.wait(timeout=JUDGE_S)["StatusCode"])
     if status:
         raise CannotRun(f"{container.name} ended with {status}: {_last(container.logs(tail=5))}")
@@ -244,7 +245,7 @@ def _last(said: bytes) -> str:
     return " | ".join(said.decode("utf-8", "replace").strip().splitlines()[-3:]) or "no word"
 
 
-def _file(container: Any, path: str) -> bytes:
+def file_in(container: Any, path: str) -> bytes:
     """Return a file of a container, running or not."""
     try:
         stream, _ = container.get_archive(path)

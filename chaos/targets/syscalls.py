@@ -15,7 +15,16 @@ from chaos.powerloss.trace import PROMISE
 from chaos.syscalls_trace import CHANGES, Syscall, parse
 from chaos.targets.engine import explained
 from chaos.targets.helper import UNCONFINED, helper_image
-from chaos.targets.images import ACT_S, ROLE, ROOT, EngineImages, Shape, _await, _ended, _file
+from chaos.targets.images import (
+    ACT_S,
+    ROLE,
+    ROOT,
+    EngineImages,
+    Shape,
+    await_end,
+    await_line,
+    file_in,
+)
 
 _TOLD = re.compile(rf"^{PROMISE.decode()}(.+)$", re.MULTILINE)
 DONE = b"chaos: done"
@@ -30,18 +39,18 @@ class EngineSyscalls(EngineImages):
             volume = stack.enter_context(self._volume(what))
             rights = {"volumes": [f"{volume}:{ROOT}:rw"]}
             with self._container(self._python(what, "record", ROOT, rights=rights)) as actor:
-                _await(actor, "chaos: ready")
+                await_line(actor, "chaos: ready")
                 actor.reload()
                 tracer = stack.enter_context(
                     self._container(_tracer(actor.attrs["State"]["Pid"], at, how))
                 )
-                _await(tracer, "attached")
+                await_line(tracer, "attached")
                 actor.kill("SIGUSR1")
                 exit_code, said = _over(actor)
                 if exit_code is None:
                     tracer.kill("SIGINT")
                 tracer.wait(timeout=ACT_S)
-                calls = parse(_file(tracer, "/trace").decode("utf-8", "replace"))
+                calls = parse(file_in(tracer, "/trace").decode("utf-8", "replace"))
             answered = tuple(_TOLD.findall(said))
             saved = Saved(ROOT, calls, answered, exit_code, False, {}, "")
             return self._looked(what, rights, saved)
@@ -49,7 +58,7 @@ class EngineSyscalls(EngineImages):
     def _looked(self, what: str, rights: dict[str, list[str]], saved: Saved) -> Saved:
         """Return what a fresh process makes of the volume."""
         with self._container(self._python(what, "look", ROOT, rights=rights)) as judge:
-            _ended(judge)
+            await_end(judge)
             lines = judge.logs(stdout=True, stderr=False).decode().splitlines()
         try:
             found = json.loads(lines[-1])

@@ -116,7 +116,7 @@ def ended(commands: list[str] | None, state: str = "SUCCEEDED", **receipt: Any) 
     [
         (ended([]), Verdict.VALID),
         (ended(["python3 trial.py --steps 3"]), Verdict.VIOLATED),
-        (ended(["/opt/venv/bin/python3 -u /work/files/trial.py"]), Verdict.VIOLATED),
+        (ended(["/opt/venv/bin/python3 -u /attempts/1/files/trial.py"]), Verdict.VIOLATED),
         (ended(["python3 my-trial.py.bak"]), Verdict.VALID),
         (ended(["python3 trial.py"], state="RUNNING"), Verdict.UNKNOWN),
         (ended(None), Verdict.UNKNOWN),

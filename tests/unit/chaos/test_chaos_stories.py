@@ -228,7 +228,7 @@ def call_wrongly(records: Records) -> None:
 
 
 def leave_orphan(records: Records) -> None:
-    commands = ["flashruntime work", f"python3 /work/a1/{SCRIPT} --steps 40"]
+    commands = ["flashruntime work", f"python3 /attempts/1/{SCRIPT} --steps 40"]
     containers = [{"service": "worker-1", "commands": commands}]
     put(records, of(records, "processes"), containers=containers)
 
