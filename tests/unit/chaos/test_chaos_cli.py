@@ -55,6 +55,7 @@ def test_a_valid_run_exits_0_and_leaves_the_whole_run_directory(cli: Cli, storm:
         "verdict.json",
         "report.html",
         "junit.xml",
+        "metrics.prom",
     }
     verdict = json.loads((latest() / "verdict.json").read_bytes())
     assert (verdict["verdict"], verdict["seed"]) == ("valid", 3)

@@ -31,7 +31,8 @@ class Nesting(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
-        self.loads += [str(value) for name, value in attrs if name in {"src", "href"}]
+        found = (str(value) for name, value in attrs if name in {"src", "href"})
+        self.loads += [value for value in found if not value.startswith("#")]
         if tag not in VOID:
             self.open.append(tag)
 
@@ -188,6 +189,7 @@ def test_a_history_that_stops_after_its_plan_still_has_a_report(tmp_path: Path) 
         "verdict.json",
         "report.html",
         "junit.xml",
+        "metrics.prom",
     }
 
 
