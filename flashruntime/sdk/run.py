@@ -15,6 +15,7 @@ from flashruntime.protocol.events import Event
 from flashruntime.protocol.jobs import JobState
 from flashruntime.sdk.journal import Artifact, AttemptRecord, Earlier
 from flashruntime.sdk.record import Record
+from flashruntime.sdk.timers import MOST_S
 
 RunState = JobState
 Trial = Mapping[str, JsonValue]
@@ -118,7 +119,7 @@ class Run:
                 f"{self!r} is driven by process {self._driver_pid}, of which this one is a fork; "
                 f"wait for it and cancel it there, or read {self.run_json_path} here"
             )
-        end_s = math.inf if timeout is None else monotonic() + timeout
+        end_s = math.inf if timeout is None else monotonic() + min(timeout, MOST_S)
         while (left_s := end_s - monotonic()) > 0 and not self._ended.wait(min(left_s, LOOK_S)):
             pass
         return self.state
