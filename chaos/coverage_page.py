@@ -24,7 +24,7 @@ MEANINGS = {
 STYLE = """
 main { max-width:1500px } .grid { overflow:auto; max-width:100%; border:1px solid var(--line);
   border-radius:6px } .grid table { width:auto } .grid th,.grid td { padding:3px 6px }
-.grid td { text-align:center; border-left:1px solid var(--line); min-width:30px }
+.grid td { position:relative; text-align:center; border-left:1px solid var(--line); min-width:30px }
 .grid tbody th { position:sticky; left:0; background:var(--page); color:var(--ink);
   font-weight:400; white-space:nowrap } .grid thead th { vertical-align:bottom }
 .grid thead span { writing-mode:vertical-rl; transform:rotate(180deg); font-weight:400 }

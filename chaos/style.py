@@ -1,8 +1,5 @@
 """The style sheet of the pages: its colours by theme, and its rules."""
 
-HOLDERS = 8
-"""Holders have colours of their own up to this many, then they repeat."""
-
 LIGHT = {
     "ink": "#1d2430",
     "dim": "#5d6879",
@@ -28,37 +25,18 @@ DARK = {
     "warn": "#e2a03f",
 }
 PAPER = {**LIGHT, "ink": "#000", "dim": "#333", "line": "#999", "card": "#fff"}
-LIGHT_BARS = [
-    "#b9cdf0",
-    "#f3cfa6",
-    "#bfe3c4",
-    "#e3c3ea",
-    "#f2c2c6",
-    "#b8e2e4",
-    "#e6e0a8",
-    "#d0d3da",
-]
-DARK_BARS = ["#34507f", "#7d5527", "#2f6a3b", "#69407a", "#7d3b46", "#246a70", "#66601f", "#4d5563"]
-LIGHT_LINES = [
-    "#2f5fb3",
-    "#a85a10",
-    "#2a7a38",
-    "#8a3fa0",
-    "#b03a48",
-    "#177278",
-    "#6e6710",
-    "#596070",
-]
-DARK_LINES = [
-    "#8fb3f0",
-    "#e0a25f",
-    "#7fce8c",
-    "#cf96df",
-    "#ee8f9b",
-    "#6fcdd3",
-    "#d3c95a",
-    "#aab3c0",
-]
+COLOURS = (
+    ("#b9cdf0", "#34507f", "#2f5fb3", "#8fb3f0"),
+    ("#f3cfa6", "#7d5527", "#a85a10", "#e0a25f"),
+    ("#bfe3c4", "#2f6a3b", "#2a7a38", "#7fce8c"),
+    ("#e3c3ea", "#69407a", "#8a3fa0", "#cf96df"),
+    ("#f2c2c6", "#7d3b46", "#b03a48", "#ee8f9b"),
+    ("#b8e2e4", "#246a70", "#177278", "#6fcdd3"),
+    ("#e6e0a8", "#66601f", "#6e6710", "#d3c95a"),
+    ("#d0d3da", "#4d5563", "#596070", "#aab3c0"),
+)
+"""Of each holder: its bars on light and on dark ground, its curves on light and on dark."""
+HOLDERS = len(COLOURS)
 RULES = """
 * { box-sizing:border-box } body { margin:0; background:var(--page); color:var(--ink);
   font:15px/1.5 system-ui,sans-serif; overflow-wrap:anywhere }
@@ -77,6 +55,7 @@ th,td { text-align:left; vertical-align:top; padding:6px 10px; border-bottom:1px
 th { color:var(--dim); font-weight:600 } a { color:inherit } tr:target { background:var(--mark) }
 :focus-visible { outline:2px solid var(--focus); outline-offset:2px }
 .scroll { max-height:460px; overflow:auto; border:1px solid var(--line); border-radius:6px }
+.scroll td:nth-child(-n+2) { white-space:nowrap }
 .scroll thead th { position:sticky; top:0; background:var(--card) }
 pre { background:var(--card); padding:10px; margin:6px 0 0; border-radius:6px;
   white-space:pre-wrap; font-size:12.5px }
@@ -95,6 +74,7 @@ svg .bad { fill:var(--bad) } svg .warn { fill:var(--warn) }
 @media (max-width:640px) { .wide { display:none } .narrow { display:block }
   main { padding:16px 12px } table,thead,tbody,tr,td { display:block } tr { border-bottom:1px solid
   var(--line); padding:6px 0 } tr.heads { display:none } td { border:0; padding:1px 0 }
+  .scroll td:nth-child(-n+2) { white-space:normal }
   td::before { content:attr(data-head) ": "; color:var(--dim) } td details { display:inline-block;
   vertical-align:top; max-width:100% } .figures { grid-template-columns:1fr 1fr } }
 """
@@ -105,11 +85,11 @@ h2 { break-after:avoid } tr,svg { break-inside:avoid } * { print-color-adjust:ex
 """
 
 
-def _colours(named: dict[str, str], bars: list[str], lines: list[str]) -> str:
-    """Return the variables of a theme; `bars` and `lines` are those of the holders."""
-    of_bars = {f"h{number}": colour for number, colour in enumerate(bars)}
-    of_lines = {f"l{number}": colour for number, colour in enumerate(lines)}
-    told = "; ".join(f"--{name}:{each}" for name, each in {**named, **of_bars, **of_lines}.items())
+def _colours(named: dict[str, str], is_dark: bool) -> str:
+    """Return the variables of a theme."""
+    bars = {f"h{number}": each[is_dark] for number, each in enumerate(COLOURS)}
+    lines = {f"l{number}": each[2 + is_dark] for number, each in enumerate(COLOURS)}
+    told = "; ".join(f"--{name}:{each}" for name, each in {**named, **bars, **lines}.items())
     return f":root {{ {told} }}\n"
 
 
@@ -123,14 +103,14 @@ def _holders() -> str:
 
 STYLE = (
     ":root { color-scheme: light dark }\n"
-    + _colours(LIGHT, LIGHT_BARS, LIGHT_LINES)
+    + _colours(LIGHT, is_dark=False)
     + "@media (prefers-color-scheme: dark) { "
-    + _colours(DARK, DARK_BARS, DARK_LINES)
+    + _colours(DARK, is_dark=True)
     + "}"
     + RULES
     + _holders()
     + "@media print { "
-    + _colours(PAPER, LIGHT_BARS, LIGHT_LINES)
+    + _colours(PAPER, is_dark=False)
     + PRINT
     + "}\n"
 )
