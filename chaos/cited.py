@@ -96,8 +96,12 @@ def _rows(history: History, cited: set[str]) -> Iterator[Row]:
     for record in history.records:
         if record.kind in OF_FAULTS or record.kind in OF_RUN:
             yield _of_record(record, 1 if record.kind in OF_FAULTS else 0)
-        elif record.kind == "committed" or anchor_of(record) in cited:
+        elif record.kind == "committed" or _is_cited(record, cited):
             yield _of_record(record, 3)
+
+
+def _is_cited(record: Record, cited: set[str]) -> bool:
+    return record.kind != "event" and anchor_of(record) in cited
 
 
 def _of_event(event: Event) -> Row:

@@ -140,7 +140,7 @@ def _summed(drawing: Drawing, scale: Scale, y: int) -> list[str]:
     most = max(level for _, level in levels) or 1
     base = y + 64
     points = [(SIDE, base), *_stairs(levels, base, 44 / most), (scale.width - SIDE, base)]
-    label = f"{counted(len(hidden), 'job or task')} more: leases held, at most {most} at a time"
+    label = f"{counted(len(hidden), 'lane')} more: leases held there, at most {most} at a time"
     return [
         f'<text class="lane" x="{SIDE}" y="{y + 13}">{safe(label)}</text>',
         f'<path class="summed" d="{line(points)}Z"><title>{safe(label)}</title></path>',

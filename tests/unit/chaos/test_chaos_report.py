@@ -3,7 +3,6 @@
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -15,36 +14,9 @@ from chaos.judge import Judgement, invariants_of, judge
 from chaos.model import Finding, Verdict
 from chaos.report import html, junit, told, write
 from chaos.timeline import holders, render
+from tests.unit.chaos.html_reading import read
 
 NASTY = "<script>alert('\x00\x1b]0;x\x07')</script>&\"'"
-VOID = {"meta"}
-
-
-class Nesting(HTMLParser):
-    """Checks that every element is closed, and collects what would be loaded from elsewhere."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.loads: list[str] = []
-        self.tags: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        found = (str(value) for name, value in attrs if name in {"src", "href"})
-        self.loads += [value for value in found if not value.startswith("#")]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
-def parsed(text: str) -> Nesting:
-    page = Nesting()
-    page.feed(text)
-    page.close()
-    return page
 
 
 @pytest.fixture
@@ -55,7 +27,7 @@ def told_run(harness: Any, kill: Any, action: Any) -> tuple[Judgement, History]:
 
 
 def test_the_report_is_well_formed_and_loads_nothing(told_run: Any) -> None:
-    page = parsed(html(*told_run))
+    page = read(html(*told_run))
     assert page.open == []
     assert page.loads == []
     assert {"svg", "table", "style"} <= page.tags
@@ -175,7 +147,7 @@ def nasty_history() -> History:
 def test_text_from_the_run_never_becomes_markup() -> None:
     history = nasty_history()
     judgement = judge(history, registry.invariants(["faults_landed"]))
-    page = parsed(html(judgement, history))
+    page = read(html(judgement, history))
     assert "script" not in page.tags
     suite = ET.fromstring(junit(judgement).encode())  # noqa: S314 (our own text)
     assert suite.attrib["errors"] == "2"
