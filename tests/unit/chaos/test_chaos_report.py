@@ -13,15 +13,18 @@ from chaos.history import History, Record
 from chaos.judge import Judgement, invariants_of, judge
 from chaos.model import Finding, Verdict
 from chaos.report import html, junit, told, write
+from chaos.testing import FakeMachine
 from chaos.timeline import holders, render
+from tests.unit.chaos.conftest import Harness, KillHolder, kill_at
 from tests.unit.chaos.html_reading import read
 
 NASTY = "<script>alert('\x00\x1b]0;x\x07')</script>&\"'"
 
 
-@pytest.fixture
-def told_run(harness: Any, kill: Any, action: Any) -> tuple[Judgement, History]:
-    harness.run(kill(), action(60))
+@pytest.fixture(scope="module")
+def told_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Judgement, History]:
+    harness = Harness(FakeMachine(), tmp_path_factory.mktemp("run"))
+    harness.run(KillHolder(), kill_at(60))
     history = harness.history
     return judge(history, registry.invariants(invariants_of(history))), history
 
