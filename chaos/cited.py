@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from chaos.history import Event, History, Record, integer, items, mapping, text
 from chaos.page import safe
 
-MOST_ROWS = 1500
+MOST_ROWS = 1000
 WORD = re.compile(r"\bevents? \d+|[A-Za-z0-9][\w./#-]*[A-Za-z0-9]")
 OF_FAULTS = ("fault_armed", "fault_firing", "fault_fired", "fault_receipt", "undo", "note")
 OF_RUN = ("steady", "job_submitted", "healed", "audit", "job_final", "end")
