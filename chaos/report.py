@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from statistics import median
 
 from chaos import around, exposition, timeline
 from chaos.cited import Events, anchor_of
@@ -17,6 +18,7 @@ from chaos.words import counted
 WORST_FIRST = (Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.VALID)
 REPEAT = "python -m chaos run"
 MOST_TOLD = 400
+MOST_NUMBERS = 8
 MOST_LOG_CHARACTERS = 400_000
 NO_LOGS = around.Logs({}, {})
 
@@ -105,7 +107,7 @@ def _figures(judgement: Judgement) -> str:
         "mttr_s": "mttr, s: until a later attempt made its first step",
         "goodput": "goodput: useful / executed steps*",
     }
-    figures = {name: told(judgement.figures.get(name)) for name in titles}
+    figures = {name: _short(judgement.figures.get(name)) for name in titles}
     if figures["goodput"] != "-":
         figures["goodput"] = f"≤ {figures['goodput']}"
     cells = [
@@ -148,6 +150,16 @@ def told(value: JsonValue) -> str:
     if isinstance(value, list):
         return ", ".join(told(each) for each in value) or "-"
     return f"{value:.2f}" if isinstance(value, float) else "-" if value is None else str(value)
+
+
+def _short(value: JsonValue) -> str:
+    """Return a figure for people; of many numbers their median and how far they go."""
+    listed = value if isinstance(value, list) else []
+    numbers = [float(each) for each in listed if isinstance(each, int | float)]
+    if len(numbers) <= MOST_NUMBERS:
+        return told(value)
+    low, high = min(numbers), max(numbers)
+    return f"{median(numbers):.2f} (median of {len(numbers)}, {low:.2f} to {high:.2f})"
 
 
 def _fault_table(judgement: Judgement, events: Events) -> str:

@@ -65,9 +65,9 @@ svg { width:100%; display:block } .narrow { display:none }
 svg text { fill:var(--ink); font:11px system-ui,sans-serif; text-anchor:middle }
 svg .lane { text-anchor:start; font-size:13px; font-weight:600 } svg .time { fill:var(--dim) }
 svg .rail { stroke:var(--line); stroke-width:2 } svg .tick { stroke:var(--line) }
-svg rect { stroke:var(--page) } svg .band { stroke:none; fill:var(--warn); opacity:.16 }
+svg rect { stroke:var(--page) } svg .band { stroke:none; fill:var(--warn) }
 svg .band.landed { fill:var(--bad) } svg .fault { text-anchor:start; font-weight:600;
-  fill:var(--bad) } svg .end,svg .side { text-anchor:end } svg .heard { stroke:var(--dim) }
+  fill:var(--bad) } svg .side { text-anchor:end } svg .heard { stroke:var(--dim) }
 svg .unheard { stroke:var(--bad); stroke-width:2 } svg .curve { fill:none; stroke-width:2 }
 svg .summed { fill:var(--h7) } svg .good { fill:var(--good) }
 svg .bad { fill:var(--bad) } svg .warn { fill:var(--warn) }

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chaos import registry
-from chaos.drawing.bands import bands
+from chaos.drawing.bands import at_once, bands
 from chaos.drawing.canvas import Scale, thinned
 from chaos.drawing.curves import heartbeats, losses, steps
 from chaos.history import History, Record
@@ -30,8 +30,10 @@ def firing(at_s: float, name: str = "f") -> tuple[float, str, dict[str, Any]]:
     return (at_s, "fault_firing", {"fault_id": name, "kind": "kill"})
 
 
-def receipt(at_s: float, landed: str = "landed") -> tuple[float, str, dict[str, Any]]:
-    return (at_s, "fault_receipt", {"fault_id": "f", "landed": landed})
+def receipt(
+    at_s: float, landed: str = "landed", **evidence: Any
+) -> tuple[float, str, dict[str, Any]]:
+    return (at_s, "fault_receipt", {"fault_id": "f", "landed": landed, "evidence": evidence})
 
 
 def undo(at_s: float, state: str) -> tuple[float, str, dict[str, Any]]:
@@ -46,8 +48,9 @@ def undo(at_s: float, state: str) -> tuple[float, str, dict[str, Any]]:
          "landed"),
         (told(firing(1), receipt(2, "missed"), (7, "end", {})), 2, "missed"),
         (told(firing(1), (7, "end", {})), 7, None),
+        (told(firing(1), receipt(6, off_ns=4 * SECOND), undo(9, "done")), 4, "landed"),
     ],
-    ids=["undone at the end", "undone early", "nothing to undo", "no receipt"],
+    ids=["undone at the end", "undone early", "nothing to undo", "no receipt", "off by itself"],
 )  # fmt: skip
 def test_a_band_goes_from_firing_to_what_undid_it(
     history: History, end_s: float, landed: str | None
@@ -65,6 +68,13 @@ def test_a_band_is_drawn_over_everything_below_it_in_the_colour_of_its_receipt()
         svg = render(told(firing(1), receipt(3, landed), (4, "end", {})), 1000)
         assert f'<rect class="band {landed}"' in svg
         assert ">f</text>" in svg
+
+
+def test_however_many_faults_were_on_at_once_what_is_below_can_be_seen() -> None:
+    history = told(*(firing(n / 10, f"f{n}") for n in range(30)), (9, "end", {}))
+    assert at_once(bands(history)) == 30
+    svg = render(history, 1000)
+    assert {float(each) for each in re.findall(r'fill-opacity="([\d.]+)"', svg)} == {0.02}
 
 
 def task(

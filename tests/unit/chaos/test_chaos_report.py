@@ -174,3 +174,9 @@ def test_a_history_that_stops_after_its_plan_still_has_a_report(tmp_path: Path) 
 )
 def test_figures_are_told_with_two_decimals_and_a_dash_for_none(value: Any, text: str) -> None:
     assert told(value) == text
+
+
+def test_of_many_figures_the_report_tells_their_median_and_range(told_run: Any) -> None:
+    judgement, history = told_run
+    many = replace(judgement, figures={**judgement.figures, "mttd_s": [0.5] * 20 + [3.0]})
+    assert "<b>0.50 (median of 21, 0.50 to 3.00)</b>" in html(many, history)
