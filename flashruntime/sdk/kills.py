@@ -158,14 +158,18 @@ class Watched:
         return self._reached_s is not None and now_s - self._reached_s >= moment.delay_s
 
     def _kill(self) -> None:
-        """Kill the process, its group and all below it, unless it has ended already."""
+        """Kill the process, its group and all below it, unless it has ended already.
+
+        It is stopped first and dies last: at its death its keeper ends in kind what is below it.
+        """
         pid, handle = self._inner.pid, self._pid_handle
         assert pid is not None and handle is not None  # noqa: S101, PT018 (known since _look)
         below = processes.descendants(pid)
         if select.select([handle], [], [], 0)[0]:
             return
         self._fired = True
-        processes.signal_each([-pid, *below], signal.SIGKILL)
+        processes.signal_each([-pid], signal.SIGSTOP)
+        processes.signal_each([*below, -pid], signal.SIGKILL)
 
 
 class KillingLauncher:
