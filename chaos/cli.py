@@ -1,4 +1,4 @@
-"""`python -m chaos`: list, run, replay, check, powerloss, sweep, heal.
+"""`python -m chaos`: list, run, replay, check, powerloss, sweep, coverage, export, heal.
 
 Exit codes: 0 valid, 1 an invariant was violated, 2 usage, 3 unknown, 4 the machine or the harness
 could not run it, 130 interrupted; of several runs 1 before 4 before 3. `check` of an
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
-from chaos import cli_power, cli_sweep, registry, runner, summary
+from chaos import cli_coverage, cli_export, cli_power, cli_sweep, registry, runner, summary
 from chaos.console import Screen
 from chaos.heal import heal
 from chaos.history import HistoryError
@@ -97,6 +97,8 @@ def _parser() -> argparse.ArgumentParser:
     healing.add_argument("--out", type=Path, default=DEFAULT_OUT, help="default: %(default)s")
     cli_power.add_verb(verbs)
     cli_sweep.add_verb(verbs)
+    cli_coverage.add_verb(verbs)
+    cli_export.add_verb(verbs)
     for verb in (listing, run, replay, check, healing):
         verb.add_argument("--json", action="store_true", help="machine-readable, on stdout")
     return parser
@@ -178,6 +180,7 @@ def _run_all(
             screen.say("the stack was kept; `python -m chaos heal` removes it")
         if result.exit_code == runner.EXIT_INTERRUPTED:
             break
+    runner.write_metrics(options.out, results, screen.say)
     if as_json:
         _print_json([_summary(result) for result in results])
     elif results:

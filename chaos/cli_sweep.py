@@ -5,6 +5,7 @@ import json
 import sys
 import uuid
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ def _verdict(found: list[Findings], audit: Audit) -> JsonValue:
              "detail": _told(each)} for each in found
         ],
         "figures": {f"boundaries_of_{each.what}": each.known for each in found},
-        "clean": {name: [*getattr(audit, name)] for name in
+        "clean": {name: len(getattr(audit, name)) for name in
                   ("containers", "networks", "volumes", "toxics", "paused")},
     }  # fmt: skip
 
@@ -127,10 +128,14 @@ def _fault(found: Findings, point: Point) -> JsonValue:
         "id": f"{found.what}-{point.k}",
         "kind": f"{found.how.lower()}_at_syscall",
         "target": found.what,
-        "fired_at": point.at_s,
+        "fired_at": _wall(point.at_s),
         "landed": str(point.landed),
-        "evidence": point.evidence,
+        "evidence": {"trace": point.evidence},
     }
+
+
+def _wall(at_s: float | None) -> str | None:
+    return None if at_s is None else datetime.fromtimestamp(at_s, UTC).isoformat()
 
 
 def _told(found: Findings) -> str:

@@ -132,7 +132,27 @@ def _find(invariant: Invariant, history: History) -> Finding:
     except Exception as error:  # noqa: BLE001 (boundary: a judge that crashes is never a pass)
         text = f"the judge crashed: {type(error).__name__}: {error}"
         return Finding(invariant.name, Verdict.UNKNOWN, text, invariant.meaning)
-    return Finding(invariant.name, verdict, detail, invariant.meaning)
+    decided_at = _decided_at(invariant, history) if verdict is Verdict.VIOLATED else None
+    return Finding(invariant.name, verdict, detail, invariant.meaning, decided_at)
+
+
+def _decided_at(invariant: Invariant, history: History) -> int:
+    """Return the number of the last record of a shortest beginning that is violated already."""
+    low, high = 0, len(history.records)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _is_violated(invariant, History(history.records[:middle])):
+            high = middle
+        else:
+            low = middle
+    return history.records[high - 1].seq if history.records else 0
+
+
+def _is_violated(invariant: Invariant, beginning: History) -> bool:
+    try:
+        return invariant.judge(beginning)[0] is Verdict.VIOLATED
+    except Exception:  # noqa: BLE001 (boundary: a beginning may lack what a judge takes for granted)
+        return False
 
 
 def _figures(history: History) -> tuple[dict[str, JsonValue], Finding | None]:

@@ -322,9 +322,13 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one invariant says of one history; `meaning` is what the invariant states."""
+    """What one invariant says of one history; `meaning` is what the invariant states.
+
+    `decided_at` is the number of the record with which a history became violated.
+    """
 
     name: str
     verdict: Verdict
     detail: str
     meaning: str = ""
+    decided_at: int | None = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from chaos import registry, report
+from chaos import exposition, registry, report
 from chaos.alive import mark
 from chaos.controller import Controller, End, Outcome, Run
 from chaos.history import History
@@ -215,6 +215,19 @@ def _write_reports(folder: Path, judgement: Judgement, say: Callable[[str], None
         report.write(folder, judgement, History.load(folder / "history.jsonl"))
     except Exception as error:  # noqa: BLE001 (boundary: the verdict stands without its report)
         say(f"the report could not be written: {type(error).__name__}: {error}")
+
+
+def write_metrics(out: Path, results: Sequence[Result], say: Callable[[str], None]) -> None:
+    """Write what several runs measured as one file of metrics, beside their directories."""
+    try:
+        told = [
+            exposition.measured(each.judgement, History.load(each.folder / "history.jsonl"))
+            for each in results
+        ]
+        if told:
+            (out / exposition.NAME).write_text(exposition.exposition(told), encoding="utf-8")
+    except Exception as error:  # noqa: BLE001 (boundary: the verdicts stand without their metrics)
+        say(f"the metrics could not be written: {type(error).__name__}: {error}")
 
 
 def saved_plan(folder: Path) -> dict[str, JsonValue]:

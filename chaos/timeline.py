@@ -1,113 +1,176 @@
-"""The time line of a run as inline SVG: a lane for each job and each fault."""
+"""The time line of a run as inline SVG: faults as bands over leases, heartbeats, steps and loss."""
 
-import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
-from chaos.history import Event, History, HistoryError, Record, integer, items, mapping, text
-from chaos.page import HOLDERS
+from chaos.drawing import bands, curves
+from chaos.drawing.canvas import MOST_LANES, NS, SIDE, Scale, axis, line, strokes
+from chaos.drawing.marks import Mark, Span, fault_marks, holders, job_marks, leases
+from chaos.history import History
+from chaos.page import safe
+from chaos.words import counted
 
-SIDE, LANE, TOP, BAR = 10, 70, 4, 18
-LETTER = 6.2
-NS = 1_000_000_000
-MARKS = {
-    "LEASE_CLAIMED": ("claimed", "good"),
-    "LEASE_EXPIRED": ("lease expired", "bad"),
-    "LEASE_RENEWED": ("revived", "warn"),
-    "LEASE_REFUSED": ("late call refused", "warn"),
-    "TASK_COMMIT_ACCEPTED": ("result accepted", "good"),
-    "TASK_COMMIT_REJECTED": ("late result refused", "warn"),
-    "TASK_ATTEMPT_FAILED": ("attempt failed", "bad"),
-}
-BEGINS = {"LEASE_CLAIMED", "LEASE_RENEWED"}
-ENDS = {"LEASE_EXPIRED", "TASK_COMMIT_ACCEPTED", "TASK_ATTEMPT_FAILED"}
+LANE, TOP, BAR, STRIP = 84, 18, 18, bands.ROW * bands.ROWS + 8
+LETTER, DOT = 6.2, 6
+WORST = ("bad", "warn", "good")
+NO_TIMES: Mapping[str, Sequence[int]] = {}
+
+__all__ = ["Mark", "holders", "render", "told"]
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """Something that happened in a lane; where there is little room, `main` ones are labelled."""
+class Drawing:
+    """Everything that a time line shows."""
 
-    lane: str
-    at_ns: int
-    label: str
-    tone: str
-    detail: str
-    main: bool = False
+    marks: Sequence[Mark]
+    spans: Sequence[Span]
+    faults: tuple[bands.Band, ...]
+    steps: tuple[curves.Curve, ...]
+    losses: tuple[curves.Curve, ...]
+    heard: curves.Heard
+    lanes: tuple[str, ...]
+    hidden: tuple[str, ...]
 
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A lease from its claim to its end, or a fault from firing to receipt."""
-
-    lane: str
-    begin_ns: int
-    end_ns: int
-    label: str
-    detail: str
-    tone: str
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """Where a time stands on a canvas."""
-
-    begin_ns: int
-    end_ns: int
-    width: int
-
-    def x(self, at_ns: int) -> float:
-        """Return the place of a time."""
-        share = (at_ns - self.begin_ns) / (self.end_ns - self.begin_ns)
-        return SIDE + (self.width - 2 * SIDE) * share
-
-
-def render(history: History, width: int) -> str:
-    """Return the SVG, or an empty string where nothing of interest happened."""
-    marks, spans = _marks(history), _spans(history)
-    if not marks:
-        return ""
-    lanes = [*dict.fromkeys(mark.lane for mark in marks)]
-    end = max([mark.at_ns for mark in marks] + [span.end_ns for span in spans]) + 1
-    scale = Scale(min(mark.at_ns for mark in marks), end, width)
-    height = TOP + LANE * len(lanes) + 30
-    parts = [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="Time line of the run">']
-    parts += _axis(scale, height)
-    for index, lane in enumerate(lanes):
-        y = TOP + LANE * index
-        parts.append(f'<text class="lane" x="{SIDE}" y="{y + 13}">{escape(lane)}</text>')
-        parts.append(
-            f'<line class="rail" x1="{SIDE}" x2="{width - SIDE}" y1="{y + 41}" y2="{y + 41}"/>'
+    @classmethod
+    def of(cls, history: History, unanswered: Mapping[str, Sequence[int]]) -> "Drawing":
+        """Read it from a history; more lanes than there is room for are `hidden`."""
+        marks, faults, made = job_marks(history), bands.bands(history), curves.steps(history)
+        lanes = [*dict.fromkeys(mark.lane for mark in marks)]
+        hurt = _hurt(history)
+        ranked = sorted(lanes, key=lambda lane: lane not in hurt)[:MOST_LANES]
+        shown = tuple(lane for lane in lanes if lane in ranked)
+        seen = [curve for curve in made if curve.lane in shown]
+        return cls(
+            marks,
+            leases(history),
+            faults,
+            tuple(seen),
+            curves.losses(history, seen),
+            curves.heartbeats(history, made, unanswered),
+            shown,
+            tuple(lane for lane in lanes if lane not in ranked),
         )
-        for span in spans:
-            parts += _span(span, scale, y + 32) if span.lane == lane else []
-        parts += _lane_marks([mark for mark in marks if mark.lane == lane], scale, y)
-    return "\n".join([*parts, "</svg>"])
+
+    def scale(self, width: int) -> Scale:
+        """Return a scale from the first of what happened to the last."""
+        begins = [mark.at_ns for mark in self.marks] + [band.begin_ns for band in self.faults]
+        ends = [span.end_ns for span in self.spans] + [band.end_ns for band in self.faults]
+        return Scale(min(begins), max([*begins, *ends]) + 1, width)
+
+
+def _hurt(history: History) -> set[str]:
+    """Return the lanes whose leases faults took away or worked on."""
+    receipts = history.of("fault_receipt")
+    tasks = {str(receipt.get("lost_lease_id")) for receipt in receipts}
+    return {
+        f"job {history.lanes.get(str(event.task_id), '?')}"
+        for event in history.events()
+        if event.type == "LEASE_CLAIMED" and event.lease_id in tasks
+    }
+
+
+def render(history: History, width: int, unanswered: Mapping[str, Sequence[int]] = NO_TIMES) -> str:
+    """Return the SVG, or an empty string where nothing of interest happened.
+
+    `unanswered` is lease id -> when its heartbeats had no answer.
+    """
+    drawing = Drawing.of(history, unanswered)
+    if not drawing.marks and not drawing.faults:
+        return ""
+    scale = drawing.scale(width)
+    strip = STRIP if drawing.faults else 0
+    lanes_end = TOP + strip + LANE * len(drawing.lanes)
+    body, bottom = _below(drawing, scale, lanes_end)
+    height = bottom + 30
+    parts = [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="Time line of the run">']
+    parts += axis(scale, TOP, height)
+    parts += bands.drawn(drawing.faults, scale, TOP, bottom)
+    for index, lane in enumerate(drawing.lanes):
+        parts += _lane(drawing, lane, scale, TOP + strip + LANE * index)
+    return "\n".join([*parts, *body, "</svg>"])
+
+
+def _below(drawing: Drawing, scale: Scale, top: int) -> tuple[list[str], int]:
+    """Draw what stands below the lanes; return it with where it ends."""
+    parts: list[str] = []
+    if drawing.hidden:
+        parts += _summed(drawing, scale, top)
+        top += LANE
+    for title, found in (
+        ("steps heard of, a curve for each attempt", drawing.steps),
+        ("loss, where the job's log tells it", drawing.losses),
+    ):
+        if drawn := curves.chart(title, found, scale, top):
+            parts += drawn
+            top += curves.HEIGHT
+    return parts, top
+
+
+def _lane(drawing: Drawing, lane: str, scale: Scale, y: int) -> list[str]:
+    """Draw a job: its leases, what happened to it, and below them its heartbeats."""
+    right = scale.width - SIDE
+    parts = [
+        f'<text class="lane" x="{SIDE}" y="{y + 13}">{safe(lane)}</text>',
+        f'<line class="rail" x1="{SIDE}" x2="{right}" y1="{y + 41}" y2="{y + 41}"/>',
+    ]
+    parts += _spans([span for span in drawing.spans if span.lane == lane], scale, y + 32)
+    for name, times in (("heard", drawing.heard.heard), ("unheard", drawing.heard.unanswered)):
+        if path := strokes(scale, times.get(lane, ()), y + 53, 6):
+            parts.append(f'<path class="{name}" d="{path}"/>')
+    return parts + _lane_marks([mark for mark in drawing.marks if mark.lane == lane], scale, y)
+
+
+def _summed(drawing: Drawing, scale: Scale, y: int) -> list[str]:
+    """Draw how many leases are live in the lanes that have no room of their own."""
+    hidden = set(drawing.hidden)
+    changes = sorted(
+        change
+        for span in drawing.spans
+        if span.lane in hidden
+        for change in ((span.begin_ns, 1), (span.end_ns, -1))
+    )
+    live, levels = 0, [(scale.x(scale.begin_ns), 0)]
+    for at_ns, by in changes:
+        live += by
+        x = scale.x(at_ns)
+        if levels[-1][0] >= x - 0.5 and len(levels) > 1:
+            levels[-1] = (levels[-1][0], max(levels[-1][1], live))
+        else:
+            levels.append((x, live))
+    most = max(level for _, level in levels) or 1
+    base = y + 64
+    points = [(SIDE, base), *_stairs(levels, base, 44 / most), (scale.width - SIDE, base)]
+    label = f"{counted(len(hidden), 'lane')} more: leases held there, at most {most} at a time"
+    return [
+        f'<text class="lane" x="{SIDE}" y="{y + 13}">{safe(label)}</text>',
+        f'<path class="summed" d="{line(points)}Z"><title>{safe(label)}</title></path>',
+    ]
+
+
+def _stairs(
+    levels: Sequence[tuple[float, int]], base: int, unit: float
+) -> Iterable[tuple[float, float]]:
+    before = 0
+    for x, level in levels:
+        yield x, base - before * unit
+        yield x, base - level * unit
+        before = level
 
 
 def told(history: History) -> list[tuple[float, Mark]]:
     """Return what happened, in order, with the seconds since the first of it."""
-    marks = sorted(_marks(history), key=lambda mark: mark.at_ns)
+    marks = sorted([*job_marks(history), *fault_marks(history)], key=lambda mark: mark.at_ns)
     return [((mark.at_ns - marks[0].at_ns) / NS, mark) for mark in marks]
 
 
-def holders(history: History) -> dict[str, str]:
-    """Return holder -> the class that colours it."""
-    nodes = sorted({_node(e) for e in history.events() if e.type == "LEASE_CLAIMED"})
-    return {node: f"h{number % HOLDERS}" for number, node in enumerate(nodes)}
-
-
-def _axis(scale: Scale, height: int) -> list[str]:
-    total_s = (scale.end_ns - scale.begin_ns) / NS
-    steps, most = (1, 2, 5, 10, 20, 30, 60, 120, 300), scale.width // 75
-    step_s = next((step for step in steps if total_s / step <= most), 600)
-    ticks = []
-    for tick in range(0, int(total_s) + 1, step_s):
-        x = scale.x(scale.begin_ns + tick * NS)
-        ticks.append(
-            f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP + 18}" y2="{height - 22}"/>'
-            f'<text class="time" x="{max(x, 14):.1f}" y="{height - 8}">{tick} s</text>'
-        )
-    return ticks
+def _spans(spans: Sequence[Span], scale: Scale, y: int) -> list[str]:
+    """Draw the leases of a lane; of those that begin at one pixel, the longest."""
+    longest: dict[int, Span] = {}
+    for span in spans:
+        place = round(scale.x(span.begin_ns))
+        if place not in longest or span.end_ns > longest[place].end_ns:
+            longest[place] = span
+    return [part for span in longest.values() for part in _span(span, scale, y)]
 
 
 def _span(span: Span, scale: Scale, y: int) -> list[str]:
@@ -115,22 +178,21 @@ def _span(span: Span, scale: Scale, y: int) -> list[str]:
     width = max(2.0, scale.x(span.end_ns) - begin)
     drawn = [
         f'<rect class="{span.tone}" x="{begin:.1f}" y="{y}" width="{width:.1f}" '
-        f'height="{BAR}" rx="3"><title>{escape(span.detail)}</title></rect>'
+        f'height="{BAR}" rx="3"><title>{safe(span.detail)}</title></rect>'
     ]
     if LETTER * len(span.label) + 14 < width:
-        drawn.append(f'<text x="{begin + width / 2:.1f}" y="{y + 13}">{escape(span.label)}</text>')
+        drawn.append(f'<text x="{begin + width / 2:.1f}" y="{y + 13}">{safe(span.label)}</text>')
     return drawn
 
 
-def _lane_marks(marks: list[Mark], scale: Scale, y: int) -> list[str]:
+def _lane_marks(marks: Sequence[Mark], scale: Scale, y: int) -> list[str]:
     """Draw the marks of a lane, their labels in two rows; one that has no room is left out."""
     drawn: list[str] = []
     rows: tuple[list[tuple[float, float]], ...] = ([], [])
-    for mark in sorted(marks, key=lambda mark: (not mark.main, mark.at_ns)):
-        x = scale.x(mark.at_ns)
+    for x, mark in _clusters(marks, scale):
         drawn.append(
             f'<circle class="{mark.tone}" cx="{x:.1f}" cy="{y + 41}" r="5">'
-            f"<title>{escape(mark.label)}: {escape(mark.detail)}</title></circle>"
+            f"<title>{safe(mark.label)}: {safe(mark.detail)}</title></circle>"
         )
         half = LETTER * len(mark.label) / 2
         middle = min(max(x, SIDE + half), max(scale.width - SIDE - half, SIDE + half))
@@ -142,128 +204,26 @@ def _lane_marks(marks: list[Mark], scale: Scale, y: int) -> list[str]:
         if row is not None:
             rows[row].append((left, right))
             drawn.append(
-                f'<text x="{middle:.1f}" y="{y + (28 if row == 0 else 63)}">'
-                f"{escape(mark.label)}</text>"
+                f'<text x="{middle:.1f}" y="{y + (28 if row == 0 else 73)}">'
+                f"{safe(mark.label)}</text>"
             )
     return drawn
 
 
-def _node(event: Event) -> str:
-    return text(mapping(dict(event.data)).get("node_id")) or "?"
+def _clusters(marks: Sequence[Mark], scale: Scale) -> list[tuple[float, Mark]]:
+    """Return the marks with their places, the main ones first; many at one place are one mark."""
+    places: dict[int, list[Mark]] = {}
+    for mark in sorted(marks, key=lambda mark: (not mark.main, mark.at_ns)):
+        places.setdefault(round(scale.x(mark.at_ns) / DOT), []).append(mark)
+    return [(scale.x(each[0].at_ns), _one(each)) for each in places.values()]
 
 
-def _marks(history: History) -> list[Mark]:
-    """Return what happened, lane by lane: the jobs first, then the faults."""
-    resumes = _resumes(history)
-    marks = []
-    for event in history.events():
-        if event.type in MARKS:
-            label, tone = MARKS[event.type]
-            if event.type == "LEASE_CLAIMED":
-                label, tone = resumes.get(str(event.lease_id), (label, tone))
-            lane = f"job {history.lanes.get(str(event.task_id), '?')}"
-            detail = f"{event.data.get('node_id') or ''} {event.lease_id or ''}".strip()
-            main = event.type in {"LEASE_CLAIMED", "TASK_COMMIT_ACCEPTED"}
-            marks.append(Mark(lane, event.mono_ns, label, tone, detail, main))
-    marks.sort(key=lambda mark: _order(mark.lane))
-    for record in history.records:
-        marks += _fault_marks(record)
-    return marks
-
-
-def _order(lane: str) -> tuple[str, int]:
-    role, _, index = lane.partition("/")
-    return role, int(index or 0)
-
-
-def _resumes(history: History) -> dict[str, tuple[str, str]]:
-    """Return the label and tone of the claims of attempts that took over a checkpoint."""
-    found = {
-        str(link["attempt_id"]): (f"resumed from step {step}", "good")
-        for tree in history.of("checkpoints")
-        for link in items(tree.get("lineage"))
-        if (step := integer(link.get("step"))) is not None
-    }
-    for role in history.role_of().values():
-        try:
-            final = history.final(role)
-        except HistoryError:
-            continue
-        refused = _refused(text(final.get("logs")) or "")
-        tasks = items(final.get("tasks"))
-        for task in tasks if len(tasks) == 1 else []:
-            lease_id = str(task.get("lease_id"))
-            if refused:
-                steps = ", ".join(str(step) for step in refused)
-                then, _ = found.get(lease_id, ("started anew", ""))
-                found[lease_id] = (f"step {steps} refused, {then}", "warn")
-    return found
-
-
-def _refused(log: str) -> list[int]:
-    """Return the steps of the checkpoints that a job says it passed over."""
-    said = []
-    for line in log.splitlines():
-        try:
-            told = mapping(json.loads(line))
-        except ValueError:
-            continue
-        step = integer(told.get("step"))
-        said += [step] if told.get("event") == "checkpoint_rejected" and step is not None else []
-    return said
-
-
-def _fault_marks(record: Record) -> list[Mark]:
-    lane = f"fault {record.data.get('fault_id')}"
-    if record.kind == "fault_firing":
-        return [Mark(lane, record.t_ns, "fires", "bad", lane, main=True)]
-    if record.kind == "fault_receipt":
-        landed = str(record.data["landed"])
-        tone = "good" if landed == "landed" else "warn"
-        return [Mark(lane, record.t_ns, landed, tone, "its receipt is complete", main=True)]
-    is_of_fault = record.kind == "undo" and record.data.get("fault_id") is not None
-    words = {"early": "undone early", "done": "undone"}
-    if is_of_fault and (word := words.get(str(record.data.get("state")))) is not None:
-        return [Mark(lane, record.t_ns, word, "good", str(record.data["action"]))]
-    return []
-
-
-def _fault_spans(history: History) -> list[Span]:
-    fired = {
-        str(record.data["fault_id"]): record.t_ns
-        for record in history.records
-        if record.kind == "fault_firing"
-    }
-    return [
-        Span(f"fault {name}", fired[name], record.t_ns, "", "from firing to receipt", "hurt")
-        for record in history.records
-        if record.kind == "fault_receipt" and (name := str(record.data["fault_id"])) in fired
-    ]
-
-
-def _spans(history: History) -> list[Span]:
-    """Return the leases: each from its claim to its end, the next claim, or the last event."""
-    events, tones = history.events(), holders(history)
-    last = max((event.mono_ns for event in events), default=0)
-    claims = {str(event.lease_id): event for event in events if event.type == "LEASE_CLAIMED"}
-    begun: dict[str, Event] = {}
-    spans = []
-
-    def close(began: Event, end_ns: int) -> None:
-        claim = claims[str(began.lease_id)]
-        node, number = _node(claim), claim.data.get("attempt_number")
-        detail = f"attempt {number} on {node}"
-        lane = f"job {history.lanes.get(str(claim.task_id), '?')}"
-        spans.append(Span(lane, began.mono_ns, end_ns, node, detail, tones[node]))
-
-    for event in events:
-        task = str(event.task_id)
-        live = begun.get(task)
-        ends = live is not None and event.lease_id == live.lease_id and event.type in ENDS
-        if live is not None and (ends or event.type == "LEASE_CLAIMED"):
-            close(begun.pop(task), event.mono_ns)
-        if event.type in BEGINS and str(event.lease_id) in claims and task not in begun:
-            begun[task] = event
-    for live in begun.values():
-        close(live, last)
-    return spans + _fault_spans(history)
+def _one(marks: list[Mark]) -> Mark:
+    first = marks[0]
+    if len(marks) == 1:
+        return first
+    tone = min((mark.tone for mark in marks), key=WORST.index)
+    others = ", ".join(f"{mark.label}: {mark.detail}" for mark in marks[1:4])
+    more = f", and {len(marks) - 4} more" if len(marks) > 4 else ""
+    detail = f"{first.detail}; {others}{more}"
+    return Mark(first.lane, first.at_ns, first.label, tone, detail, first.main)

@@ -3,6 +3,7 @@
 Durations are computed only between times of equal boot id.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from chaos.history import Event, History, Record, integer, items, mapping, text
@@ -43,16 +44,44 @@ class Loss:
 
 def losses(history: History) -> tuple[Loss, ...]:
     """Return every loss of a holder by a fault that landed."""
-    found = []
+    found, seen = [], _Seen.of(history)
     for record in history.records:
         lease_id = text(record.data.get("lost_lease_id"))
         began_ns = integer(record.data.get("took_effect_ns"))
         if record.kind == "fault_receipt" and lease_id is not None and began_ns is not None:
             fault_id = str(record.data["fault_id"])
-            loss = _loss(history, fault_id, lease_id, (record.boot_id, began_ns))
+            loss = _loss(seen, fault_id, lease_id, (record.boot_id, began_ns))
             died = integer(mapping(record.data.get("evidence")).get("exit_code")) is not None
             found += [replace(loss, died=died)] if loss else []
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What losses are told by: claims by lease and by task, events by job, steps by lease."""
+
+    history: History
+    claims: Mapping[str, Event]
+    of_task: Mapping[str | None, Sequence[Event]]
+    of_job: Mapping[str | None, Sequence[Event]]
+    steps: Mapping[str, Sequence[tuple[str, int]]]
+
+    @classmethod
+    def of(cls, history: History) -> "_Seen":
+        """Read a history once, however many losses it has."""
+        claims: dict[str, Event] = {}
+        of_task: dict[str | None, list[Event]] = {}
+        of_job: dict[str | None, list[Event]] = {}
+        steps: dict[str, list[tuple[str, int]]] = {}
+        for event in history.events():
+            of_job.setdefault(event.job_id, []).append(event)
+            if event.type == "LEASE_CLAIMED":
+                claims.setdefault(str(event.lease_id), event)
+                of_task.setdefault(event.task_id, []).append(event)
+        for record in history.records:
+            for lease_id, at_ns in _stepped(record):
+                steps.setdefault(lease_id, []).append((record.boot_id, at_ns))
+        return cls(history, claims, of_task, of_job, steps)
 
 
 def untold(history: History) -> tuple[str, ...]:
@@ -70,15 +99,14 @@ def untold(history: History) -> tuple[str, ...]:
     )
 
 
-def _loss(history: History, fault_id: str, lease_id: str, began: tuple[str, int]) -> Loss | None:
-    claims = [event for event in history.events() if event.type == "LEASE_CLAIMED"]
-    lost = next((event for event in claims if event.lease_id == lease_id), None)
+def _loss(seen: _Seen, fault_id: str, lease_id: str, began: tuple[str, int]) -> Loss | None:
+    lost = seen.claims.get(lease_id)
     if lost is None or lost.job_id is None:
         return None
-    later = [e for e in claims if e.task_id == lost.task_id and e.id > lost.id]
+    later = [e for e in seen.of_task[lost.task_id] if e.id > lost.id]
     noticed = [
         event
-        for event in history.events(lost.job_id)
+        for event in seen.of_job[lost.job_id]
         if event.id > lost.id
         and (event in later or (event.lease_id == lease_id and event.type in NOTICED))
     ]
@@ -86,11 +114,11 @@ def _loss(history: History, fault_id: str, lease_id: str, began: tuple[str, int]
         fault_id=fault_id,
         lease_id=lease_id,
         job_id=lost.job_id,
-        lease_s=lease_s(history, lost.job_id),
+        lease_s=lease_s(seen.history, lost.job_id),
         detected_s=_first(began, noticed),
         reclaimed_s=_first(began, later),
-        progressed_s=_progress(history, began, {str(event.lease_id) for event in later}),
-        commit_s=_commit(history, later[0]) if later else None,
+        progressed_s=_progress(seen, began, {str(event.lease_id) for event in later}),
+        commit_s=_commit(seen, later[0]) if later else None,
         noticed_by=next((text(e.data.get("reason")) for e in noticed if e.type in NOTICED), None),
     )
 
@@ -101,44 +129,42 @@ def _first(began: tuple[str, int], events: list[Event]) -> float | None:
     return (min(times) - began_ns) / NS if times else None
 
 
-def _commit(history: History, claim: Event) -> float | None:
+def _commit(seen: _Seen, claim: Event) -> float | None:
     accepted = [
         event
-        for event in history.events(claim.job_id)
+        for event in seen.of_job[claim.job_id]
         if event.type == "TASK_COMMIT_ACCEPTED" and event.lease_id == claim.lease_id
     ]
     return _first((claim.boot_id, claim.mono_ns), accepted)
 
 
-def _progress(history: History, began: tuple[str, int], leases: set[str]) -> float | None:
+def _progress(seen: _Seen, began: tuple[str, int], leases: set[str]) -> float | None:
     boot_id, began_ns = began
     times = [
         at_ns
-        for record in history.records
-        if record.boot_id == boot_id
-        for at_ns in [_stepped_at(record, leases)]
-        if at_ns is not None and at_ns >= began_ns
+        for lease_id in leases
+        for boot, at_ns in seen.steps.get(lease_id, ())
+        if boot == boot_id and at_ns >= began_ns
     ]
     return (min(times) - began_ns) / NS if times else None
 
 
-def _stepped_at(record: Record, leases: set[str]) -> int | None:
-    """Return when a record shows a step of one of these leases: told, saved, or cut off in a save.
+def _stepped(record: Record) -> Iterator[tuple[str, int]]:
+    """Yield the leases of which a record shows a step: told, saved, or cut off in a save; and when.
 
     A worker that is killed soon after it took over may never have told a step.
     """
     if record.kind == "task":
         task = mapping(record.data.get("task"))
-        told = text(task.get("lease_id")) in leases and integer(task.get("step")) is not None
-        return record.t_ns if told else None
-    if record.kind == "committed":
-        saved = any(text(s.get("attempt_id")) in leases for s in items(record.data.get("steps")))
-        return record.t_ns if saved else None
-    if record.kind == "fault_receipt":
+        if integer(task.get("step")) is not None:
+            yield str(task.get("lease_id")), record.t_ns
+    elif record.kind == "committed":
+        for step in items(record.data.get("steps")):
+            yield str(step.get("attempt_id")), record.t_ns
+    elif record.kind == "fault_receipt":
         evidence = mapping(record.data.get("evidence"))
-        hit = text(evidence.get("lease_id")) in leases
-        return integer(evidence.get("window_seen_ns")) if hit else None
-    return None
+        if (seen_ns := integer(evidence.get("window_seen_ns"))) is not None:
+            yield str(evidence.get("lease_id")), seen_ns
 
 
 def lease_s(history: History, job_id: str) -> float:

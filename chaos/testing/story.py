@@ -215,7 +215,9 @@ class Story:
 
     def _lose(self, task: Task, fate: Fate) -> None:
         """Take the holder away, and let the coordinator notice."""
+        about: Json = {"fault_id": f"{task.role}-{task.ended}", "kind": fate.name.lower()}
         evidence: Json = {"lease_id": task.lease_id, "task_id": f"task-{task.role}"}
+        self.add("fault_firing", **about)
         if fate in {Fate.KILLED, Fate.ROTTEN}:
             evidence["exit_code"] = 137
         if fate is Fate.ROTTEN and len(task.chain) > 1:
@@ -224,8 +226,7 @@ class Story:
             self._fail(task)
         self.add(
             "fault_receipt",
-            fault_id=f"{task.role}-{task.ended}",
-            kind=fate.name.lower(),
+            **about,
             landed="landed",
             evidence=evidence,
             took_effect_ns=self.now_ns,

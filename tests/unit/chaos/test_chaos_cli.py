@@ -55,11 +55,15 @@ def test_a_valid_run_exits_0_and_leaves_the_whole_run_directory(cli: Cli, storm:
         "verdict.json",
         "report.html",
         "junit.xml",
+        "metrics.prom",
     }
     verdict = json.loads((latest() / "verdict.json").read_bytes())
     assert (verdict["verdict"], verdict["seed"]) == ("valid", 3)
     assert 0 < verdict["figures"]["goodput"] <= 1
     assert latest().resolve().name.endswith("-storm-3")
+    told = 'chaos_run_verdict{experiment="storm",seed="3",verdict="valid"} 1'
+    for metrics in (latest() / "metrics.prom", Path("chaos-runs/metrics.prom")):
+        assert told in metrics.read_text(encoding="utf-8")
 
 
 def test_the_run_ends_with_a_table_what_its_columns_mean_and_the_page_to_open(

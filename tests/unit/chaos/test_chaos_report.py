@@ -3,7 +3,6 @@
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -14,47 +13,24 @@ from chaos.history import History, Record
 from chaos.judge import Judgement, invariants_of, judge
 from chaos.model import Finding, Verdict
 from chaos.report import html, junit, told, write
+from chaos.testing import FakeMachine
 from chaos.timeline import holders, render
+from tests.unit.chaos.conftest import Harness, KillHolder, kill_at
+from tests.unit.chaos.html_reading import read
 
 NASTY = "<script>alert('\x00\x1b]0;x\x07')</script>&\"'"
-VOID = {"meta"}
 
 
-class Nesting(HTMLParser):
-    """Checks that every element is closed, and collects what would be loaded from elsewhere."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.loads: list[str] = []
-        self.tags: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.loads += [str(value) for name, value in attrs if name in {"src", "href"}]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
-def parsed(text: str) -> Nesting:
-    page = Nesting()
-    page.feed(text)
-    page.close()
-    return page
-
-
-@pytest.fixture
-def told_run(harness: Any, kill: Any, action: Any) -> tuple[Judgement, History]:
-    harness.run(kill(), action(60))
+@pytest.fixture(scope="module")
+def told_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Judgement, History]:
+    harness = Harness(FakeMachine(), tmp_path_factory.mktemp("run"))
+    harness.run(KillHolder(), kill_at(60))
     history = harness.history
     return judge(history, registry.invariants(invariants_of(history))), history
 
 
 def test_the_report_is_well_formed_and_loads_nothing(told_run: Any) -> None:
-    page = parsed(html(*told_run))
+    page = read(html(*told_run))
     assert page.open == []
     assert page.loads == []
     assert {"svg", "table", "style"} <= page.tags
@@ -174,7 +150,7 @@ def nasty_history() -> History:
 def test_text_from_the_run_never_becomes_markup() -> None:
     history = nasty_history()
     judgement = judge(history, registry.invariants(["faults_landed"]))
-    page = parsed(html(judgement, history))
+    page = read(html(judgement, history))
     assert "script" not in page.tags
     suite = ET.fromstring(junit(judgement).encode())  # noqa: S314 (our own text)
     assert suite.attrib["errors"] == "2"
@@ -188,6 +164,7 @@ def test_a_history_that_stops_after_its_plan_still_has_a_report(tmp_path: Path) 
         "verdict.json",
         "report.html",
         "junit.xml",
+        "metrics.prom",
     }
 
 
@@ -197,3 +174,9 @@ def test_a_history_that_stops_after_its_plan_still_has_a_report(tmp_path: Path) 
 )
 def test_figures_are_told_with_two_decimals_and_a_dash_for_none(value: Any, text: str) -> None:
     assert told(value) == text
+
+
+def test_of_many_figures_the_report_tells_their_median_and_range(told_run: Any) -> None:
+    judgement, history = told_run
+    many = replace(judgement, figures={**judgement.figures, "mttd_s": [0.5] * 20 + [3.0]})
+    assert "<b>0.50 (median of 21, 0.50 to 3.00)</b>" in html(many, history)

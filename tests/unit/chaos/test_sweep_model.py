@@ -4,10 +4,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import chaos
 from chaos.cli import main
 from chaos.model import CannotRun, Landed, Verdict
 from chaos.ports.syscalls import KILL
@@ -16,6 +18,7 @@ from chaos.syscalls_trace import Syscall, parse
 from chaos.testing.machine import FakeMachine
 from chaos.testing.syscalls import CALLS, NEWER, FakeSyscalls
 
+SCHEMA = Path(chaos.__file__).parent / "verdict.schema.json"
 TRACE = r"""
 7 1700.000001 openat(3</v/s>, "part", O_WRONLY|O_CREAT, 0644) = 4</v/s/part>
 7 1700.000002 write(4</v/s/part>, "a\"b = 1"..., 98304 <unfinished ...>
@@ -137,7 +140,7 @@ def test_the_verb_keeps_what_it_saw_and_ends_by_the_verdict(
     assert "K = 5" in capsys.readouterr().out
     (folder,) = tmp_path.iterdir()
     verdict = json.loads((folder / "verdict.json").read_text())
-    assert verdict["schema"] == "chaos_v1"
+    jsonschema.validate(verdict, json.loads(SCHEMA.read_bytes()))
     assert verdict["verdict"] == ("valid" if code == 0 else "violated")
     assert [fault["landed"] for fault in verdict["faults"]] == ["landed"] * 5
     points = json.loads((folder / "sweep.json").read_text())["sweeps"][0]["points"]
