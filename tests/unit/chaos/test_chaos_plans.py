@@ -261,7 +261,7 @@ def test_shrink_finds_the_one_fault_that_matters_and_goes_on_where_it_stopped(
 ) -> None:
     """With the fault "bad" in the schedule, the job of this twin ends as failed."""
     fault = kill()
-    chain = [(None, "f0"), ("f0", "f1"), ("f1", "bad"), ("bad", "f3")]
+    chain = [(None, "bad"), ("bad", "f1"), ("f1", "f2"), ("f2", "f3")]
     actions = [
         replace(action(0, name), trigger=Trigger(after=before), comeback=Comeback.AT_ONCE)
         for before, name in chain
