@@ -24,6 +24,7 @@ from chaos.observe import Observer
 from chaos.ports import Fault, World
 from chaos.schedule import describe_action
 from chaos.stage import Records, Stage, claimed_again, resolvable
+from chaos.storm import EVERY_LANE
 from chaos.symbols import worker_in
 from chaos.triggers import Lot, holds
 
@@ -32,7 +33,6 @@ TICK_S = 0.2
 STOP_S = 5.0
 SETTLE_S = 20.0
 PROBE_S = 1.0
-EVERY_LANE = "*"
 Ended = tuple[str, Receipt | BaseException]
 
 
