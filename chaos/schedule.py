@@ -10,7 +10,7 @@ from chaos.model import Action, JobRequest, JsonValue, UsageError
 from chaos.symbols import check_symbols
 
 PLAN_SCHEMA = "chaos_plan_v1"
-FLOOR = 1
+FLOOR = 0
 LATER = ("state", "log_of", "log_like", "file_like", "phase", "chance_per_s")
 """Conditions of triggers that plans of before do not know."""
 T = TypeVar("T")

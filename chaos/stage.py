@@ -145,6 +145,7 @@ class Stage:
         self._go_on()
         failures = undo_all(tuple(reversed(self._promised)), self._records.carry_out, self._undone)
         self._promised_for = None
+        self._records.floor.release(self._action.fault_id)
         if failures:
             raise ChaosError("; ".join(failures))
 

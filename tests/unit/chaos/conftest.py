@@ -101,7 +101,7 @@ class Harness:
     said: list[str] = field(default_factory=list)
 
     def run(
-        self, fault: KillHolder, *schedule: Action, keep: bool = False, floor: int = 1
+        self, fault: KillHolder, *schedule: Action, keep: bool = False, floor: int = 0
     ) -> Outcome:
         experiment = replace(experiment_of(*schedule), floor=floor)
         plan = make_plan(experiment, 1, 3, JOBS, images={})

@@ -22,7 +22,7 @@ from chaos.model import (
     Trigger,
     UsageError,
 )
-from chaos.ports import RunSpec
+from chaos.ports import RunSpec, Scene
 from chaos.ports.signs import Written
 from chaos.stage import resolvable, resolve
 from chaos.targets.inside import files
@@ -289,3 +289,21 @@ def test_a_fault_that_would_leave_too_few_workers_misses_and_touches_nothing(
     assert "2 of 3 workers would be left, and the floor is 3" in str(receipt["evidence"])
     assert fault.fired == []
     assert [each for each in harness.history.of("undo") if each["fault_id"] == "first"] == []
+
+
+def test_a_worker_that_its_fault_has_brought_back_may_be_taken_by_another(
+    harness: Any, kill: Any, action: Any
+) -> None:
+    """Its fault may still wait for evidence, while the worker works again."""
+    answers: list[str | None] = []
+
+    def asks_around(scene: Scene) -> None:
+        floor, held = scene._records.floor, scene.target().container  # type: ignore[attr-defined]
+        other = "worker-2" if held and held.service != "worker-2" else "worker-3"
+        answers.append(floor.take("other", other, lambda name: True))
+        scene.undo_now()
+        answers.append(floor.take("other", other, lambda name: True))
+
+    harness.run(kill(during=asks_around), action(3), floor=2)
+    assert answers[0] is not None
+    assert answers[1] is None
