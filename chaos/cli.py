@@ -1,4 +1,4 @@
-"""`python -m chaos`: list, run, replay, check, powerloss, sweep, coverage, export, heal.
+"""`python -m chaos`: list, run, replay, shrink, check, powerloss, sweep, coverage, export, heal.
 
 Exit codes: 0 valid, 1 an invariant was violated, 2 usage, 3 unknown, 4 the machine or the harness
 could not run it, 130 interrupted; of several runs 1 before 4 before 3. `check` of an
@@ -6,21 +6,31 @@ interrupted run gives 3; verdict.json says unknown of both, its `end` cannot_run
 """
 
 import argparse
-import json
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
-from chaos import cli_coverage, cli_export, cli_power, cli_sweep, registry, runner, summary
+from chaos import (
+    cli_coverage,
+    cli_export,
+    cli_plan,
+    cli_power,
+    cli_shrink,
+    cli_sweep,
+    registry,
+    runner,
+    summary,
+)
+from chaos.cli_plan import print_json, show_plans, told
 from chaos.console import Screen
 from chaos.heal import heal
 from chaos.history import HistoryError
 from chaos.model import CannotRun, ChaosError, JsonValue, UsageError
 from chaos.ports import Machine
 from chaos.runner import DEFAULT_OUT, DEFAULT_SEED, Options, Result
-from chaos.schedule import Experiment, Plan
+from chaos.schedule import Experiment
 from chaos.words import counted
 
 USAGE = 2
@@ -66,21 +76,18 @@ def _parser() -> argparse.ArgumentParser:
     run = verbs.add_parser("run", help="run experiments (all the quick ones by default)")
     run.set_defaults(verb=_run)
     run.add_argument("experiments", nargs="*", metavar="EXPERIMENT")
-    run.add_argument("--seed", type=_seed, default=DEFAULT_SEED, help="default: %(default)s")
+    run.add_argument("--seed", type=_seed, help=f"default: {DEFAULT_SEED}")
     run.add_argument("--workers", type=int, help="2 to 8; default: what the experiment states")
     run.add_argument("--count", type=int, help="how often a fault is repeated, where it can be")
     run.add_argument("--dry-run", action="store_true", help="show schedule and targets, do nothing")
     run.add_argument(
         "--planted", metavar="BUG", help="run a deliberately broken build of the runtime"
     )
-    replay = verbs.add_parser("replay", help="run the plan of a run directory again")
-    replay.set_defaults(verb=_replay)
-    replay.add_argument("folder", type=Path, metavar="RUN_DIR")
-    for verb in (run, replay):
-        verb.add_argument("--out", type=Path, default=DEFAULT_OUT, help="default: %(default)s")
-        verb.add_argument(
-            "--keep-failed", action="store_true", help="keep the stack of a failed run"
-        )
+    run.add_argument("--plan", type=Path, metavar="FILE", help="run this plan, as it is")
+    run.add_argument("--out", type=Path, default=DEFAULT_OUT, help="default: %(default)s")
+    run.add_argument("--keep-failed", action="store_true", help="keep the stack of a failed run")
+    cli_plan.add_verbs(verbs)
+    cli_shrink.add_verb(verbs)
     check = verbs.add_parser("check", help="judge a saved history again")
     check.set_defaults(verb=_check)
     check.add_argument("folder", type=Path, metavar="RUN_DIR")
@@ -99,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     cli_sweep.add_verb(verbs)
     cli_coverage.add_verb(verbs)
     cli_export.add_verb(verbs)
-    for verb in (listing, run, replay, check, healing):
+    for verb in (listing, run, check, healing):
         verb.add_argument("--json", action="store_true", help="machine-readable, on stdout")
     return parser
 
@@ -111,14 +118,10 @@ def _seed(word: str) -> int:
     return int(word)
 
 
-def _print_json(value: JsonValue) -> None:
-    print(json.dumps(value, allow_nan=False, indent=1, sort_keys=True))
-
-
 def _list(arguments: argparse.Namespace, screen: Screen, _machine: Callable[[], Machine]) -> int:
     found = registry.experiments()
     if arguments.json:
-        _print_json([_described(experiment) for experiment in found])
+        print_json([_described(experiment) for experiment in found])
         return 0
     rows = [(e.name, "quick" if e.quick else "long", str(e.workers), e.summary) for e in found]
     screen.table(("experiment", "set", "workers", "what it does"), rows)
@@ -137,6 +140,8 @@ def _described(experiment: Experiment) -> dict[str, JsonValue]:
 
 
 def _run(arguments: argparse.Namespace, screen: Screen, machine: Callable[[], Machine]) -> int:
+    if arguments.plan is not None:
+        return cli_plan.run_file(arguments, screen, machine)
     names = arguments.experiments
     chosen = (
         [registry.experiment(name) for name in dict.fromkeys(names)]
@@ -146,7 +151,7 @@ def _run(arguments: argparse.Namespace, screen: Screen, machine: Callable[[], Ma
     if not chosen:
         raise UsageError("there is no experiment to run; `python -m chaos list` shows them")
     options = Options(
-        seed=arguments.seed,
+        seed=DEFAULT_SEED if arguments.seed is None else arguments.seed,
         workers=arguments.workers,
         out=arguments.out,
         keep_failed=arguments.keep_failed,
@@ -182,19 +187,10 @@ def _run_all(
             break
     runner.write_metrics(options.out, results, screen.say)
     if as_json:
-        _print_json([_summary(result) for result in results])
+        print_json([told(result) for result in results])
     elif results:
         summary.show(results, screen)
     return runner.worst(codes)
-
-
-def _summary(result: Result) -> dict[str, JsonValue]:
-    return {
-        "run_dir": str(result.folder),
-        "exit_code": result.exit_code,
-        "wall_s": round(result.wall_s, 1),
-        **result.judgement.to_json(),
-    }
 
 
 def _dry_run(
@@ -210,61 +206,23 @@ def _dry_run(
         screen.say(f"image digests are left out: {error}")
         images = {}
     plans = [runner.prepare(experiment, options, images)[0] for experiment in chosen]
-    if as_json:
-        _print_json([plan.to_json() for plan in plans])
-        return 0
-    for plan in plans:
-        _show_plan(plan, screen)
+    show_plans(plans, as_json, screen, machine)
     return 0
-
-
-def _show_plan(plan: Plan, screen: Screen) -> None:
-    screen.say(f"{plan.experiment}, seed {plan.seed}, {plan.workers} workers")
-    rows = []
-    for action in plan.schedule:
-        trigger = {
-            name: value
-            for name in action.trigger.__slots__
-            if (value := getattr(action.trigger, name)) is not None
-        }
-        when = ", ".join(f"{name}={value}" for name, value in trigger.items())
-        params = ", ".join(f"{name}={value}" for name, value in action.params.items())
-        back = str(action.comeback)
-        rows.append((action.fault_id, action.kind, action.target, when, back, params))
-    heads = ("fault", "kind", "target", "fires when", "undone", "parameters")
-    screen.table(heads, rows)
 
 
 def _check(arguments: argparse.Namespace, screen: Screen, _machine: Callable[[], Machine]) -> int:
     judgement = runner.judge_folder(arguments.folder, arguments.invariants)
     if arguments.json:
-        _print_json(judgement.to_json())
+        print_json(judgement.to_json())
     else:
         summary.show_judgement(judgement, screen)
     return runner.exit_code(judgement)
 
 
-def _replay(arguments: argparse.Namespace, screen: Screen, machine: Callable[[], Machine]) -> int:
-    plan = runner.saved_plan(arguments.folder)
-    options = Options(
-        seed=int(str(plan["seed"])),
-        workers=int(str(plan["workers"])),
-        out=arguments.out,
-        keep_failed=arguments.keep_failed,
-        planted=str(plan["planted"]) if plan["planted"] else None,
-        count=int(str(plan["count"])) if plan.get("count") else None,
-    )
-    experiment, started = registry.experiment(str(plan["experiment"])), machine()
-    new = runner.prepare(experiment, options, started.images(options.planted))[0].to_json()
-    for name in sorted(name for name in new if json.dumps(new[name]) != json.dumps(plan.get(name))):
-        screen.say(f"differs from the saved plan: {name}")
-    return _run_all([experiment], options, arguments.json, screen, started)
-
-
 def _heal(arguments: argparse.Namespace, screen: Screen, machine: Callable[[], Machine]) -> int:
     healing = heal(machine(), [arguments.out], screen.say)
     if arguments.json:
-        _print_json(
+        print_json(
             {
                 "healed": [*healing.healed],
                 "under_way": [*healing.under_way],

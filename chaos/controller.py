@@ -15,6 +15,7 @@ from pathlib import Path
 
 from chaos import collect
 from chaos.disturb import Disturber
+from chaos.floor import Floor
 from chaos.history import SCHEMA, HistoryWriter
 from chaos.journal import NAME as JOURNAL
 from chaos.journal import Journal, undo_all
@@ -154,9 +155,17 @@ class Controller:
         return self._load.done
 
     def _disturb(self) -> None:
-        records = Records(self._run.run_id, self._history, self._journal, self._machine.undo)
+        plan = self._run.plan
+        records = Records(
+            self._run.run_id,
+            self._history,
+            self._journal,
+            self._machine.undo,
+            floor=Floor(plan.workers, plan.floor),
+            seed=plan.seed,
+        )
         disturber = Disturber(self._faults, self._world, self._observer, records, self._say)
-        receipts = disturber.run(self._run.plan.schedule, self._submit_due)
+        receipts = disturber.run(plan.schedule, self._submit_due)
         collect.snapshots(self._world, self._observer, when="disturbed")
         self._let_recover([r.lost_lease_id for r in receipts if r.lost_lease_id is not None])
 

@@ -1,11 +1,13 @@
 """Carries out a schedule: each fault in a thread of its own, from its trigger to its receipt."""
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from queue import Empty, SimpleQueue
 
+from chaos.looks import looks_of
 from chaos.model import (
     Action,
     ChaosError,
@@ -18,13 +20,19 @@ from chaos.model import (
     Receipt,
     Target,
 )
-from chaos.observe import Observer, holds
+from chaos.observe import Observer
 from chaos.ports import Fault, World
+from chaos.schedule import describe_action
 from chaos.stage import Records, Stage, claimed_again, resolvable
+from chaos.storm import EVERY_LANE
+from chaos.symbols import worker_in
+from chaos.triggers import Lot, holds
 
 RECLAIM_S = 20.0
 TICK_S = 0.2
 STOP_S = 5.0
+SETTLE_S = 20.0
+PROBE_S = 1.0
 Ended = tuple[str, Receipt | BaseException]
 
 
@@ -60,7 +68,7 @@ class Disturber:
         try:
             while waiting or running:
                 meanwhile()
-                for action in [action for action in waiting if self._due(action)]:
+                for action in [each for each in waiting if self._due(each, schedule, receipts)]:
                     waiting.remove(action)
                     running[action.fault_id] = self._start(action, ended)
                 with suppress(Empty):
@@ -76,9 +84,13 @@ class Disturber:
                 thread.join(STOP_S)
         return tuple(receipts[action.fault_id] for action in schedule)
 
-    def _due(self, action: Action) -> bool:
+    def _due(self, action: Action, schedule: Sequence[Action], over: Mapping[str, Receipt]) -> bool:
+        """Whether the fault that it waits for has its receipt, and its lanes are free."""
         after = action.trigger.after
-        return after is None or after in self._observer.seen.receipts
+        if after is not None and after not in self._observer.seen.receipts:
+            return False
+        before = schedule[: schedule.index(action)]
+        return all(each.fault_id in over for each in before if share_a_lane(each, action))
 
     def _start(self, action: Action, ended: SimpleQueue[Ended]) -> threading.Thread:
         def carry_out() -> None:
@@ -95,7 +107,7 @@ class Disturber:
     def carry_out(self, action: Action) -> Receipt:
         """Wait for the trigger, fire and return the receipt, which is in the history by then."""
         stage = Stage(action, self._world, self._observer, self._records, self._targets)
-        self._records.history.append("fault_armed", asdict(action))
+        self._records.history.append("fault_armed", describe_action(action))
         try:
             receipt = self._fire(self._faults[action.kind], stage)
         except (NoTarget, NotOurs) as error:
@@ -109,7 +121,22 @@ class Disturber:
         self._observer.receipt(action.fault_id, receipt)
         if action.comeback is not Comeback.AT_END:
             self._bring_back(stage, receipt.lost_lease_id)
+        self._records.floor.release(action.fault_id)
+        if EVERY_LANE in action.lanes:
+            self._settle(stage)
         return receipt
+
+    def _settle(self, stage: Stage) -> None:
+        """Wait until requests are answered again: the next fault must find a way through."""
+        deadline = time.monotonic() + SETTLE_S
+        while time.monotonic() < deadline and not self._records.stop.is_set():
+            with suppress(ChaosError):
+                listeners = self._world.network.listeners()
+                probes = [self._world.network.probe(name, PROBE_S) for name in listeners[:1]]
+                if self._world.runtime.ready() and all(each.outcome == "ok" for each in probes):
+                    return
+            self._records.stop.wait(TICK_S)
+        stage.note("the system did not settle", {"waited_s": SETTLE_S})
 
     def _bring_back(self, stage: Stage, lost: str | None) -> None:
         """Undo before the end; what fails is noted, and tried again when the run heals."""
@@ -137,21 +164,41 @@ class Disturber:
         """Wait for the moment to fire; return why it never came, None where it did."""
         action = stage.action
 
+        lot = Lot(action.fault_id, self._records.seed)
+
         def ready(seen: Observation) -> bool:
-            return holds(action.trigger, seen) and resolvable(action.target, seen)
+            return holds(action.trigger, seen, lot) and resolvable(action.target, seen)
+
+        fired_at: list[Observation] = []
+
+        def ready_now(seen: Observation) -> bool:
+            if ready(seen):
+                fired_at.append(seen)
+            return bool(fired_at)
 
         with ExitStack() as stack:
             if action.trigger.checkpoints_at_least is not None:
                 stack.enter_context(self._observer.hurried(action.trigger.role))
-            stage.wait(lambda seen: ready(seen) or _ended(action, seen), action.deadline_s)
-        seen = stage.observation()
-        if ready(seen):
+            stack.enter_context(self._observer.looking(looks_of(action, self._world.signs, lot)))
+            stage.wait(lambda seen: ready_now(seen) or _ended(action, seen), action.deadline_s)
+        if fired_at:
             return None
+        seen = stage.observation()
         if _ended(action, seen):
             return f"job {action.trigger.role!r} ended before the trigger came"
         return f"the trigger did not come within {action.deadline_s:g} s"
 
 
 def _ended(action: Action, seen: Observation) -> bool:
+    if worker_in(action.trigger.role) is not None:
+        return bool(seen.jobs) and all(job.terminal for job in seen.jobs.values())
     job = seen.jobs.get(action.trigger.role)
     return job is not None and job.terminal
+
+
+def share_a_lane(one: Action, other: Action) -> bool:
+    """Whether two faults must not overlap; those without lanes overlap with everything."""
+    if not one.lanes or not other.lanes:
+        return False
+    lanes = {*one.lanes, *other.lanes}
+    return EVERY_LANE in lanes or not set(one.lanes).isdisjoint(other.lanes)

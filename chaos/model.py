@@ -79,7 +79,8 @@ class Trigger:
 
     `step_at_least` and `checkpoints_at_least` speak of the task of `role` ("ROLE/3" is the fourth
     task of a job that has several); `after` names a fault that has its receipt; `event` is the
-    type of an event seen on the job of `role`; `elapsed_s` counts from the first submission.
+    type of an event seen on the job of `role`; `elapsed_s` counts from the first submission. The
+    others are explained in `chaos.triggers`.
     """
 
     role: str = "main"
@@ -88,6 +89,12 @@ class Trigger:
     after: str | None = None
     event: str | None = None
     elapsed_s: float | None = None
+    state: str | None = None
+    log_of: str | None = None
+    log_like: str | None = None
+    file_like: str | None = None
+    phase: str | None = None
+    chance_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +104,9 @@ class Action:
     `target` is symbolic, resolved when the fault fires: "holder of ROLE" (the worker that holds
     the lease), "task of ROLE", "checkpoints of ROLE" (the tree on the volume), "artifacts of ROLE"
     (its accepted outputs), "target of FAULT" (whatever an earlier fault hit, also where it holds
-    nothing any more), "coordinator" or "toxiproxy".
-    Without its receipt `deadline_s` after the first submission, a fault has missed.
+    nothing any more), "worker N" (while it holds a task), "coordinator" or "toxiproxy".
+    Without its receipt `deadline_s` after the first submission, a fault has missed. It waits for
+    the faults before it that share one of its `lanes`; "*" shares with every other one.
     """
 
     fault_id: str
@@ -108,6 +116,7 @@ class Action:
     deadline_s: float
     params: JsonMap = field(default_factory=dict)
     comeback: Comeback = Comeback.AT_END
+    lanes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +249,7 @@ class Observation:
     """What is known of the system at one moment; `events` are the coordinator's own, in order.
 
     `lost` are the leases whose holders faults took away, known before the coordinator notices.
+    `signs` are those that triggers look for and that were there at the last look.
     """
 
     elapsed_s: float = 0.0
@@ -247,6 +257,7 @@ class Observation:
     events: tuple[JsonMap, ...] = ()
     receipts: Mapping[str, Landed] = field(default_factory=dict)
     lost: frozenset[str] = frozenset()
+    signs: frozenset[str] = frozenset()
 
     def holder(self, role: str) -> TaskView | None:
         """Return the task of a role while somebody holds it, and was not taken away."""

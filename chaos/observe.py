@@ -9,31 +9,13 @@ from dataclasses import asdict, replace
 from typing import TypeVar
 
 from chaos.history import HistoryWriter, integer
-from chaos.model import Checkpoint, JobView, JsonMap, JsonValue, Observation, Receipt, Trigger
+from chaos.model import Checkpoint, JobView, JsonMap, JsonValue, Observation, Receipt
 from chaos.ports import Files, Runtime
 
 POLL_S = 0.1
 CHECKPOINT_POLL_S = 1.0
 T = TypeVar("T")
-
-
-def holds(trigger: Trigger, seen: Observation) -> bool:
-    """Whether every condition of a trigger holds."""
-    job = seen.jobs.get(trigger.role)
-    step = job.task.step if job and job.task else None
-    conditions = (
-        trigger.step_at_least is None or (step is not None and step >= trigger.step_at_least),
-        trigger.checkpoints_at_least is None
-        or (job is not None and job.checkpoints >= trigger.checkpoints_at_least),
-        trigger.after is None or trigger.after in seen.receipts,
-        trigger.event is None or (job is not None and trigger.event in _types(seen, job.job_id)),
-        trigger.elapsed_s is None or seen.elapsed_s >= trigger.elapsed_s,
-    )
-    return all(conditions)
-
-
-def _types(seen: Observation, job_id: str) -> set[str]:
-    return {str(event.get("type")) for event in seen.events if event.get("job_id") == job_id}
+Look = Callable[[Observation], bool]
 
 
 class Observer:
@@ -57,6 +39,7 @@ class Observer:
         self._checkpoints_due_ns = 0
         self._failing: set[str] = set()
         self._hurried: Counter[str] = Counter()
+        self._looks: dict[str, Look] = {}
 
     @property
     def seen(self) -> Observation:
@@ -95,6 +78,19 @@ class Observer:
             with self._changed:
                 self._hurried[role] -= 1
 
+    @contextmanager
+    def looking(self, looks: Mapping[str, Look]) -> Iterator[None]:
+        """Ask these at each poll meanwhile: those that say yes are `signs` of the observation."""
+        with self._changed:
+            self._looks = {**self._looks, **looks}
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._looks = {
+                    name: look for name, look in self._looks.items() if name not in looks
+                }
+
     def stop(self) -> None:
         """Stop watching; may be called twice, or without a start."""
         self._stop.set()
@@ -129,14 +125,23 @@ class Observer:
             self._last_event = max(self._last_event, integer(event.get("id")) or 0)
         if time.monotonic_ns() >= self._checkpoints_due_ns:
             self._checkpoints_due_ns = time.monotonic_ns() + int(CHECKPOINT_POLL_S * 1e9)
+        seen = replace(
+            self.seen,
+            elapsed_s=self.elapsed_s(),
+            jobs=jobs,
+            events=(*self.seen.events, *events),
+        )
+        signs = frozenset(
+            name for name, look in self._looks.items() if self._asked(name, look, seen)
+        )
         with self._changed:
             self._seen = replace(
-                self._seen,
-                elapsed_s=self.elapsed_s(),
-                jobs=jobs,
-                events=(*self._seen.events, *events),
+                seen, receipts=self._seen.receipts, lost=self._seen.lost, signs=signs
             )
             self._changed.notify_all()
+
+    def _asked(self, name: str, look: Look, seen: Observation) -> bool:
+        return self._guarded(f"sign {name}", lambda: look(seen), False)
 
     def _watch(self) -> None:
         while not self._stop.is_set():

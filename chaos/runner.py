@@ -1,6 +1,5 @@
 """Runs one experiment from its plan to its report, and judges saved runs again."""
 
-import json
 import os
 import secrets
 import time
@@ -14,10 +13,12 @@ from chaos.alive import mark
 from chaos.controller import Controller, End, Outcome, Run
 from chaos.history import History
 from chaos.judge import Judgement, invariants_of, judge
-from chaos.model import CannotRun, JobRequest, JsonValue, UsageError, Verdict
+from chaos.model import CannotRun, JobRequest, UsageError, Verdict
 from chaos.observe import POLL_S
+from chaos.planfile import bound, requests
 from chaos.ports import Machine
-from chaos.schedule import Experiment, Plan, make_plan
+from chaos.schedule import Experiment, Plan, check_plan, make_plan
+from chaos.triggers import check_conditions
 
 DEFAULT_SEED = 1
 DEFAULT_OUT = Path("chaos-runs")
@@ -102,14 +103,35 @@ def prepare(
         planted=options.planted,
         count=count,
     )
+    check_names(plan)
+    return plan, jobs
+
+
+def prepare_saved(saved: Plan, images: Mapping[str, str]) -> tuple[Plan, dict[str, JobRequest]]:
+    """Return a saved plan as it runs now, and its jobs; raise UsageError where it cannot.
+
+    Its schedule is the saved one; files and images are those of today.
+    """
+    check_options(Options(workers=saved.workers, planted=saved.planted))
+    today = registry.workload(saved.workload).jobs(saved.seed, saved.count)
+    jobs = requests(saved, today)
+    check_plan(saved.schedule, jobs, saved.workers)
+    check_names(saved)
+    return bound(saved, jobs, images), jobs
+
+
+def check_names(plan: Plan) -> None:
+    """Raise UsageError where a plan has no fault, or names a fault or judge that there is not."""
+    if not plan.schedule:
+        raise UsageError(f"experiment {plan.experiment}: its schedule is empty: nothing to do")
     kinds = registry.faults()
     if unknown := [action.kind for action in plan.schedule if action.kind not in kinds]:
         raise UsageError(
-            f"experiment {experiment.name}: no fault of kind {unknown[0]!r}; "
+            f"experiment {plan.experiment}: no fault of kind {unknown[0]!r}; "
             f"known: {', '.join(sorted(kinds))}"
         )
-    registry.invariants(experiment.invariants)
-    return plan, jobs
+    registry.invariants(plan.invariants)
+    check_conditions(plan.schedule, plan.workers)
 
 
 def run(
@@ -119,13 +141,24 @@ def run(
 
     Raise CannotRun, with the remedy, where the machine lacks something before anything started.
     """
-    began = time.monotonic()
     check_options(options)
     plan, jobs = prepare(experiment, options, machine.images(options.planted))
+    return run_plan(plan, jobs, options, machine, say)
+
+
+def run_plan(
+    plan: Plan,
+    jobs: Mapping[str, JobRequest],
+    options: Options,
+    machine: Machine,
+    say: Callable[[str], None],
+) -> Result:
+    """Run a plan as it is; of the options only `out` and `keep_failed` count any more."""
+    began = time.monotonic()
     run_id = f"run-{secrets.token_hex(6)}"
     alive = mark(run_id)
     try:
-        folder = new_folder(options.out, f"{experiment.name}-{options.seed}")
+        folder = new_folder(options.out, f"{plan.experiment}-{plan.seed}")
         write_durably(folder / "plan.json", plan.to_bytes())
         keep = _Keep(folder, options.keep_failed)
         this = Run(run_id, folder, plan, jobs, keep, poll_s=POLL_S)
@@ -228,16 +261,3 @@ def write_metrics(out: Path, results: Sequence[Result], say: Callable[[str], Non
             (out / exposition.NAME).write_text(exposition.exposition(told), encoding="utf-8")
     except Exception as error:  # noqa: BLE001 (boundary: the verdicts stand without their metrics)
         say(f"the metrics could not be written: {type(error).__name__}: {error}")
-
-
-def saved_plan(folder: Path) -> dict[str, JsonValue]:
-    """Return the plan of a run directory; raise UsageError where there is none to run again."""
-    path = folder / "plan.json"
-    try:
-        plan = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{folder} is no run directory: cannot read plan.json: {error}") from error
-    needed = ("experiment", "seed", "workers", "planted")
-    if not isinstance(plan, dict) or any(name not in plan for name in needed):
-        raise UsageError(f"{path} is no plan: it must have {', '.join(needed)}")
-    return plan

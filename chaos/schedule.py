@@ -7,8 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
 from chaos.model import Action, JobRequest, JsonValue, UsageError
+from chaos.symbols import check_symbols
 
 PLAN_SCHEMA = "chaos_plan_v1"
+FLOOR = 0
+LATER = ("state", "log_of", "log_like", "file_like", "phase", "chance_per_s")
+"""Conditions of triggers that plans of before do not know."""
 T = TypeVar("T")
 
 
@@ -45,8 +49,8 @@ class Experiment:
     `invariants` are names; every experiment is judged by the standing ones too. `quick` ones run
     in `pytest chaos/`; `order` is the place in `list`; `count` is how often its fault is repeated
     unless a caller says otherwise, 0 where it cannot be. `limits_mib` and `variants` are those of
-    `RunSpec`. Modules in
-    chaos.experiments hold one as EXPERIMENT.
+    `RunSpec`. Of its workers, never fewer than `floor` are left. Modules in chaos.experiments hold
+    one as EXPERIMENT.
     """
 
     name: str
@@ -61,6 +65,7 @@ class Experiment:
     count: int = 0
     limits_mib: Mapping[str, int] = field(default_factory=dict)
     variants: tuple[str, ...] = ()
+    floor: int = FLOOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +86,30 @@ class Plan:
     count: int = 0
     limits_mib: Mapping[str, int] = field(default_factory=dict)
     variants: tuple[str, ...] = ()
+    floor: int = FLOOR
 
     def to_json(self) -> dict[str, JsonValue]:
-        """Return the plan as JSON."""
-        return {"schema": PLAN_SCHEMA, **asdict(self)}
+        """Return the plan as JSON; what came later stands in it only where it is used."""
+        found: dict[str, JsonValue] = {"schema": PLAN_SCHEMA, **asdict(self)}
+        found["schedule"] = [describe_action(action) for action in self.schedule]
+        return found if self.floor != FLOOR else {k: v for k, v in found.items() if k != "floor"}
 
     def to_bytes(self) -> bytes:
         """Return the bytes of plan.json."""
         return (
             json.dumps(self.to_json(), allow_nan=False, sort_keys=True, indent=1) + "\n"
         ).encode()
+
+
+def describe_action(action: Action) -> dict[str, JsonValue]:
+    """Return a scheduled fault as a plan states it, without the later fields that it leaves out."""
+    found = asdict(action)
+    for name in LATER:
+        if found["trigger"][name] is None:
+            del found["trigger"][name]
+    if not action.lanes:
+        del found["lanes"]
+    return found
 
 
 def describe_job(request: JobRequest) -> JsonValue:
@@ -155,6 +174,14 @@ def check_triggers(schedule: Sequence[Action], jobs: Mapping[str, JobRequest]) -
         )
 
 
+def check_plan(schedule: Sequence[Action], jobs: Mapping[str, JobRequest], workers: int) -> None:
+    """Raise UsageError where a plan cannot be followed, or waits or aims at what never comes."""
+    check_schedule(schedule)
+    check_jobs(jobs)
+    check_triggers(schedule, jobs)
+    check_symbols(schedule, jobs, workers)
+
+
 def make_plan(
     experiment: Experiment,
     seed: int,
@@ -168,9 +195,7 @@ def make_plan(
     """Return the plan of one run."""
     times = experiment.count if count is None else count
     schedule = experiment.faults(Draw(seed, times))
-    check_schedule(schedule)
-    check_jobs(jobs)
-    check_triggers(schedule, jobs)
+    check_plan(schedule, jobs, workers)
     return Plan(
         experiment=experiment.name,
         summary=experiment.summary,
@@ -186,4 +211,5 @@ def make_plan(
         count=times,
         limits_mib=dict(experiment.limits_mib),
         variants=experiment.variants,
+        floor=experiment.floor,
     )

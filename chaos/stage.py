@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
+from chaos.floor import TAKES, Floor
 from chaos.history import HistoryWriter
 from chaos.journal import Journal, undo_all
 from chaos.model import (
@@ -19,8 +20,9 @@ from chaos.model import (
 )
 from chaos.observe import Observer
 from chaos.ports import World
+from chaos.symbols import ALONE, KNOWN, TARGET_OF, worker_in
+from chaos.triggers import view_of
 
-TARGET_OF = "target of "
 OF_A_TASK = ("task of ", "checkpoints of ", "artifacts of ")
 
 
@@ -30,13 +32,18 @@ class Stopped(ChaosError):
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Where a run writes: what happened, and what must be undone; `stop` ends every fault."""
+    """Where a run writes: what happened, and what must be undone; `stop` ends every fault.
+
+    `floor` is what must stay, `seed` decides what triggers leave to chance.
+    """
 
     run_id: str
     history: HistoryWriter
     journal: Journal
     carry_out: Callable[[Undo], None]
     stop: threading.Event = field(default_factory=threading.Event)
+    floor: Floor = field(default_factory=Floor)
+    seed: int = 0
 
 
 class Stage:
@@ -111,9 +118,13 @@ class Stage:
         return max(0.0, self._action.deadline_s - self._observer.elapsed_s())
 
     def promise(self, action: str, args: JsonMap) -> None:
-        """Put an undo on disk."""
+        """Put an undo on disk; raise NoTarget where it would leave fewer workers than the floor."""
         self._go_on()
         fault_id = self._action.fault_id
+        if action in TAKES:
+            refused = self._records.floor.take(fault_id, str(args.get("service")), self._is_up)
+            if refused is not None:
+                raise NoTarget(refused)
         undo_id = f"{fault_id}/{len(self._promised)}"
         undo = Undo(undo_id, self._records.run_id, fault_id, action, args)
         self._records.journal.promise(undo)
@@ -121,11 +132,20 @@ class Stage:
         self._promised_for = self.resolved
         self._records.history.append("undo", {"state": "promised", **asdict(undo)})
 
+    def _is_up(self, service: str) -> bool:
+        try:
+            found = self._world.containers.of_node(service)
+            state = self._world.processes.state(_ours(found, service, self._records.run_id))
+        except NoTarget:
+            return False
+        return state.running and not state.paused
+
     def undo_now(self) -> None:
         """Carry out this fault's undos; raise ChaosError naming those that failed."""
         self._go_on()
         failures = undo_all(tuple(reversed(self._promised)), self._records.carry_out, self._undone)
         self._promised_for = None
+        self._records.floor.release(self._action.fault_id)
         if failures:
             raise ChaosError("; ".join(failures))
 
@@ -147,14 +167,15 @@ def resolve(symbol: str, seen: Observation, world: World, run_id: str) -> Target
         return Target(symbol, container=_ours(world.containers.coordinator(), symbol, run_id))
     if symbol == "toxiproxy":
         return Target(symbol, container=_ours(world.containers.proxy(), symbol, run_id))
+    if worker_in(symbol) is not None:
+        view = view_of(symbol, seen)
+        if view is None:
+            raise NoTarget(f"{symbol} holds nothing now")
+        return replace(resolve(f"holder of {view.role}", seen, world, run_id), symbol=symbol)
     if symbol.startswith(OF_A_TASK):
         return _task_target(symbol, role_in(symbol), seen)
     if not symbol.startswith("holder of "):
-        known = (
-            "'holder of ROLE', 'task of ROLE', 'checkpoints of ROLE', 'artifacts of ROLE', "
-            "'target of FAULT', 'coordinator', 'toxiproxy'"
-        )
-        raise NoTarget(f"{symbol!r} is no target; use {known}")
+        raise NoTarget(f"{symbol!r} is no target; use {KNOWN}")
     held = _task_target(symbol, role_in(symbol), seen)
     if held.node_id is None:
         raise NoTarget(f"{symbol}: nobody holds the lease now")
@@ -169,8 +190,10 @@ def role_in(symbol: str) -> str:
 
 def resolvable(symbol: str, seen: Observation) -> bool:
     """Whether what the symbol speaks of is there: the task, and for a holder its lease."""
-    if symbol in {"coordinator", "toxiproxy"} or symbol.startswith(TARGET_OF):
+    if symbol in ALONE or symbol.startswith(TARGET_OF):
         return True
+    if worker_in(symbol) is not None:
+        return view_of(symbol, seen) is not None
     job = seen.jobs.get(role_in(symbol))
     if job is None or job.task is None:
         return not symbol.startswith(("holder of ", *OF_A_TASK))

@@ -6,6 +6,8 @@ from chaos.canaries import SLACK, STREAMS, Felt, OnPath, streams_of
 from chaos.history import integer
 from chaos.model import Action, JsonMap
 from chaos.ports import Toxic
+from chaos.schedule import Draw
+from chaos.storm import Template
 
 UPSTREAM = STREAMS[0]
 CANARY_MS = 250
@@ -49,3 +51,13 @@ def _rate(params: JsonMap) -> int:
 
 
 FAULT = Bandwidth()
+
+
+def _drawn(draw: Draw, fault_id: str) -> JsonMap:
+    return {
+        "kb_per_s": draw.integer(fault_id, "kb_per_s", 50, 190),
+        "hold_ms": draw.integer(fault_id, "hold_ms", 500, 1500),
+    }
+
+
+TEMPLATE = Template(_drawn)

@@ -10,6 +10,8 @@ from chaos.history import integer
 from chaos.model import Container, JsonMap, Landed, NoTarget, Receipt
 from chaos.ports import Scene
 from chaos.ports.processes import ClockReading, as_json
+from chaos.schedule import Draw
+from chaos.storm import Aim, Template
 
 HOLD_MS = 3000
 SETTLE_S = 2.0
@@ -90,3 +92,13 @@ def _container(scene: Scene) -> Container:
 
 
 FAULT = ClockJump()
+
+
+def _drawn(draw: Draw, fault_id: str) -> JsonMap:
+    return {
+        "offset_s": draw.choice(fault_id, "offset_s", (-3600, -3, 3600, 86_400)),
+        "hold_ms": draw.integer(fault_id, "hold_ms", 2500, 4000),
+    }
+
+
+TEMPLATE = Template(_drawn, aims=(Aim.WORKER, Aim.COORDINATOR), variant="clock")

@@ -7,6 +7,8 @@ from chaos.history import integer
 from chaos.model import Container, JsonMap, Landed, NoTarget, Receipt
 from chaos.ports import Scene
 from chaos.ports.processes import as_json
+from chaos.schedule import Draw
+from chaos.storm import Template
 
 HOLD_MS = 4000
 CORES_PERCENT = 10
@@ -65,3 +67,10 @@ def _container(scene: Scene) -> Container:
 
 
 FAULT = CpuStarvation()
+
+
+def _drawn(draw: Draw, fault_id: str) -> JsonMap:
+    return {"hold_ms": draw.integer(fault_id, "hold_ms", 2000, 4000)}
+
+
+TEMPLATE = Template(_drawn)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from chaos.canaries import felt_of, hold, path_of, receipt_of
 from chaos.model import JsonMap, JsonValue, Receipt
 from chaos.ports import Scene
+from chaos.schedule import Draw
+from chaos.storm import Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +37,10 @@ class Down:
 
 
 FAULT = Down()
+
+
+def _drawn(draw: Draw, fault_id: str) -> JsonMap:
+    return {"hold_ms": draw.integer(fault_id, "hold_ms", 500, 4500)}
+
+
+TEMPLATE = Template(_drawn)

@@ -11,6 +11,7 @@ from chaos.history import integer, text
 from chaos.model import Container, JsonMap, Landed, NoTarget, Receipt
 from chaos.ports import Scene
 from chaos.ports.processes import ContainerState, as_evidence, as_json, container_in
+from chaos.storm import Aim, Template
 
 DEATH_TIMEOUT_S = 10.0
 ENGINE, HOST = "engine", "host"
@@ -116,3 +117,4 @@ def _container(scene: Scene) -> Container:
 
 
 FAULT = Kill()
+TEMPLATE = Template(aims=(Aim.WORKER, Aim.COORDINATOR), takes=True, weight=2.0)

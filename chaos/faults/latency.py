@@ -6,6 +6,8 @@ from chaos.canaries import SLACK, Felt, OnPath, streams_of
 from chaos.history import integer
 from chaos.model import Action, JsonMap
 from chaos.ports import Toxic
+from chaos.schedule import Draw
+from chaos.storm import Template
 
 DOWNSTREAM = "downstream"
 
@@ -41,3 +43,14 @@ def _delay_ms(params: JsonMap) -> tuple[int, int]:
 
 
 FAULT = Latency()
+
+
+def _drawn(draw: Draw, fault_id: str) -> JsonMap:
+    return {
+        "latency_ms": draw.integer(fault_id, "latency_ms", 200, 400),
+        "stream": draw.choice(fault_id, "stream", ("upstream", "downstream", "both")),
+        "hold_ms": draw.integer(fault_id, "hold_ms", 500, 1500),
+    }
+
+
+TEMPLATE = Template(_drawn)

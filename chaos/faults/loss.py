@@ -8,6 +8,8 @@ from chaos.canaries import PATIENCE_S, container_of, is_ahead, json_of, path_of,
 from chaos.history import integer, items
 from chaos.model import JsonMap, JsonValue, Landed, Receipt
 from chaos.ports import Canary, Flow, Rule, Scene
+from chaos.schedule import Draw
+from chaos.storm import Template
 
 TIMES = 8
 AROUND = 2
@@ -94,3 +96,13 @@ def _told(canaries: list[Canary]) -> JsonValue:
 
 
 FAULT = Loss()
+
+
+def _drawn(draw: Draw, fault_id: str) -> JsonMap:
+    return {
+        "percent": draw.integer(fault_id, "percent", 30, 40),
+        "hold_ms": draw.integer(fault_id, "hold_ms", 1000, 2000),
+    }
+
+
+TEMPLATE = Template(_drawn)

@@ -16,6 +16,8 @@ from chaos.canaries import (
 from chaos.history import integer
 from chaos.model import JsonMap, Receipt
 from chaos.ports import Canary, Flow, Rule, Scene
+from chaos.schedule import Draw
+from chaos.storm import Template
 
 SHORT_S = 0.5
 NO_ANSWER = ("timeout", "error")
@@ -73,3 +75,13 @@ class OneWayPartition:
 
 
 FAULT = OneWayPartition()
+
+
+def _drawn(draw: Draw, fault_id: str) -> JsonMap:
+    return {
+        "flow": draw.choice(fault_id, "flow", ("in", "out")),
+        "hold_ms": draw.integer(fault_id, "hold_ms", 500, 4500),
+    }
+
+
+TEMPLATE = Template(_drawn)

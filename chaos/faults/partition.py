@@ -7,6 +7,8 @@ from chaos.canaries import PATIENCE_S, container_of, felt_of, json_of, path_of, 
 from chaos.history import integer, mapping, text
 from chaos.model import JsonMap, JsonValue, Landed, NoTarget, Receipt, Target
 from chaos.ports import Canary, Scene
+from chaos.schedule import Draw
+from chaos.storm import Template
 
 SHORT_S = 0.5
 
@@ -100,3 +102,10 @@ def _names(attachments: object) -> JsonValue:
 
 
 FAULT = Partition()
+
+
+def _drawn(draw: Draw, fault_id: str) -> JsonMap:
+    return {"min_hold_ms": draw.integer(fault_id, "min_hold_ms", 3500, 6000)}
+
+
+TEMPLATE = Template(_drawn, takes=True)

@@ -10,6 +10,8 @@ from chaos.history import integer, mapping, text
 from chaos.model import Container, JsonMap, Landed, NoTarget, Receipt
 from chaos.ports import Scene
 from chaos.ports.processes import Told, as_evidence, as_json, container_in
+from chaos.schedule import Draw
+from chaos.storm import Template
 
 MIN_HOLD_MS = 3500
 PATH = "worker-1"
@@ -119,3 +121,10 @@ def _container(scene: Scene) -> Container:
 
 
 FAULT = Pause()
+
+
+def _drawn(draw: Draw, fault_id: str) -> JsonMap:
+    return {"min_hold_ms": draw.integer(fault_id, "min_hold_ms", MIN_HOLD_MS, 2 * MIN_HOLD_MS)}
+
+
+TEMPLATE = Template(_drawn, takes=True)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from chaos.canaries import Felt, OnPath
 from chaos.model import Action, JsonMap
 from chaos.ports import Toxic
+from chaos.schedule import Draw
+from chaos.storm import Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +26,10 @@ class ResetPeer(OnPath):
 
 
 FAULT = ResetPeer()
+
+
+def _drawn(draw: Draw, fault_id: str) -> JsonMap:
+    return {"hold_ms": draw.integer(fault_id, "hold_ms", 500, 1500)}
+
+
+TEMPLATE = Template(_drawn)

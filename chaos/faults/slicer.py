@@ -6,6 +6,8 @@ from chaos.canaries import Felt, OnPath
 from chaos.history import integer
 from chaos.model import Action, JsonMap
 from chaos.ports import Toxic
+from chaos.schedule import Draw
+from chaos.storm import Template
 
 AT_LEAST = 0.5
 """Nobody waits for the pause after the last slice, and a short answer has few of them."""
@@ -40,3 +42,14 @@ def _sizes(params: JsonMap) -> tuple[int, int]:
 
 
 FAULT = Slicer()
+
+
+def _drawn(draw: Draw, fault_id: str) -> JsonMap:
+    return {
+        "slice_bytes": 20,
+        "pause_us": draw.integer(fault_id, "pause_us", 20_000, 50_000),
+        "hold_ms": draw.integer(fault_id, "hold_ms", 500, 1500),
+    }
+
+
+TEMPLATE = Template(_drawn)

@@ -10,6 +10,7 @@ from chaos.history import integer, text
 from chaos.model import Container, JsonMap, Landed, NoTarget, Receipt, Target
 from chaos.ports import Scene
 from chaos.ports.processes import Told, as_evidence, as_json, container_in
+from chaos.storm import Template
 
 GRACE_S = 20
 GRACEFUL = (0, 143)
@@ -104,3 +105,4 @@ def _container(scene: Scene) -> Container:
 
 
 FAULT = Stop()
+TEMPLATE = Template(takes=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from chaos.harm.damage import Damage
+from chaos.harm.damage import IN_STORMS, Damage
 from chaos.ports.disks import Mode
 
 
@@ -15,3 +15,4 @@ class Swap(Damage):
 
 
 FAULT = Swap()
+TEMPLATE = IN_STORMS

@@ -6,6 +6,8 @@ from typing import ClassVar
 from chaos.canaries import BOTH, Felt, OnPath, streams_of
 from chaos.model import Action, JsonMap
 from chaos.ports import Toxic
+from chaos.schedule import Draw
+from chaos.storm import Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +35,13 @@ class Timeout(OnPath):
 
 
 FAULT = Timeout()
+
+
+def _drawn(draw: Draw, fault_id: str) -> JsonMap:
+    return {
+        "stream": draw.choice(fault_id, "stream", ("upstream", "downstream", "both")),
+        "hold_ms": draw.integer(fault_id, "hold_ms", 500, 4500),
+    }
+
+
+TEMPLATE = Template(_drawn)

@@ -7,6 +7,8 @@ from chaos.canaries import HOLD_MS, PATIENCE_S, container_of, felt_of, json_of, 
 from chaos.history import integer
 from chaos.model import CannotRun, JsonMap, NoTarget, Receipt
 from chaos.ports import Scene
+from chaos.schedule import Draw
+from chaos.storm import Aim, Template
 
 DEATH_TIMEOUT_S = 10.0
 UP_TIMEOUT_S = 15.0
@@ -82,3 +84,10 @@ def _listeners_again(scene: Scene, wanted: tuple[str, ...]) -> tuple[str, ...]:
 
 
 FAULT = ToxiproxyDown()
+
+
+def _drawn(draw: Draw, fault_id: str) -> JsonMap:
+    return {"hold_ms": draw.integer(fault_id, "hold_ms", 300, 1500)}
+
+
+TEMPLATE = Template(_drawn, aims=(Aim.TOXIPROXY,))

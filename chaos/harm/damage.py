@@ -10,6 +10,8 @@ from chaos.harm import artifacts, checkpoints
 from chaos.model import JsonMap, Receipt
 from chaos.ports import Scene
 from chaos.ports.disks import Mode
+from chaos.schedule import Draw
+from chaos.storm import Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +42,11 @@ class Damage:
         if artifacts.aimed_at(scene):
             return artifacts.receipt(fired)
         return checkpoints.receipt(scene, fired)
+
+
+def _drawn(draw: Draw, fault_id: str) -> JsonMap:
+    return {"choice": draw.integer(fault_id, "choice", 0, 2**31 - 1)}
+
+
+IN_STORMS = Template(_drawn, takes=True, weight=0.25, checkpoints=2)
+"""Eight kinds together come as often as two others."""

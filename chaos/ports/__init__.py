@@ -10,6 +10,7 @@ from chaos.ports.machine import Machine
 from chaos.ports.packets import Counted, Flow, Packets, Rule
 from chaos.ports.plugins import Fault, Invariant, Scene, Workload
 from chaos.ports.processes import Clocks, Processes
+from chaos.ports.signs import Signs
 from chaos.ports.values import Canary, Death, Probe, RunSpec, Stored, Toxic, WriteWindow
 from chaos.ports.world import Containers, Files, Network, Runtime, Stack, World
 
@@ -35,6 +36,7 @@ __all__ = [
     "RunSpec",
     "Runtime",
     "Scene",
+    "Signs",
     "Stack",
     "Stored",
     "Toxic",

@@ -11,6 +11,7 @@ from chaos.ports.images import DiskImages
 from chaos.ports.logs import Logs
 from chaos.ports.packets import Packets
 from chaos.ports.processes import Clocks, Processes
+from chaos.ports.signs import Signs
 from chaos.ports.values import Canary, Death, Probe, Stored, Toxic, WriteWindow
 
 
@@ -210,3 +211,4 @@ class World:
     packets: Packets
     logs: Logs
     images: DiskImages
+    signs: Signs

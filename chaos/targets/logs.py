@@ -40,14 +40,14 @@ def parsed(written: str, offset_ns: int) -> Iterator[Line]:
     for line in written.splitlines():
         stamp, _, text = line.partition(" ")
         try:
-            fields, at_ns = json.loads(text), _wall_ns(stamp) + offset_ns
+            fields, at_ns = json.loads(text), wall_ns(stamp) + offset_ns
         except ValueError:
             continue
         if isinstance(fields, dict):
             yield Line(integer(fields.get("mono_ns")) or at_ns, fields)
 
 
-def _wall_ns(stamp: str) -> int:
+def wall_ns(stamp: str) -> int:
     """Return nanoseconds of the epoch for RFC 3339 with up to nine digits of a second."""
     whole, _, fraction = stamp.removesuffix("Z").partition(".")
     seconds = int(datetime.fromisoformat(f"{whole}+00:00").timestamp())

@@ -38,6 +38,7 @@ from chaos.targets.proxies import SERVICE as TOXIPROXY
 from chaos.targets.proxies import UNDOS as PROXY_UNDOS
 from chaos.targets.proxies import ProxyNetwork, server_of
 from chaos.targets.runtime import CoordinatorRuntime
+from chaos.targets.signs import EngineSigns
 from chaos.targets.stack import ROOT, ComposeStack, Project
 from chaos.targets.syscalls import EngineSyscalls
 from chaos.targets.volumes import VolumeFiles
@@ -105,6 +106,7 @@ class DockerMachine:
             packets=NamespacePackets(self._client, spec.run_id, network),
             logs=EngineLogs(self._client, containers),
             images=self.disk_images(spec.run_id, spec.planted),
+            signs=EngineSigns(self._client, containers, helper),
         )
 
     def disk_images(self, run_id: str, planted: str | None) -> DiskImages:

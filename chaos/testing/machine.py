@@ -8,6 +8,7 @@ from chaos.testing.disks import FakeDisks
 from chaos.testing.images import FakeImages
 from chaos.testing.network import FakeLogs, FakeNetwork, FakePackets
 from chaos.testing.processes import FakeClocks, FakeProcesses
+from chaos.testing.signs import FakeSigns
 from chaos.testing.syscalls import FakeSyscalls
 from chaos.testing.system import FakeSystem
 
@@ -20,6 +21,7 @@ class FakeMachine:
         self.disks: dict[str, FakeDisks] = {}
         self.processes: dict[str, FakeProcesses] = {}
         self.clocks: dict[str, FakeClocks] = {}
+        self.signs = FakeSigns()
         self.undone: list[Undo] = []
         self.explored: list[str] = []
         self.failing: set[str] = set()
@@ -48,6 +50,7 @@ class FakeMachine:
             packets=FakePackets(),
             logs=FakeLogs(),
             images=FakeImages(synced=spec.planted is None),
+            signs=self.signs,
         )
 
     def syscalls(self, run_id: str, planted: str | None) -> FakeSyscalls:

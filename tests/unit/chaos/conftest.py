@@ -1,7 +1,7 @@
 """A run on an in-memory machine, with faults made for the test."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -100,8 +100,11 @@ class Harness:
     folder: Path
     said: list[str] = field(default_factory=list)
 
-    def run(self, fault: KillHolder, *schedule: Action, keep: bool = False) -> Outcome:
-        plan = make_plan(experiment_of(*schedule), 1, 3, JOBS, images={})
+    def run(
+        self, fault: KillHolder, *schedule: Action, keep: bool = False, floor: int = 0
+    ) -> Outcome:
+        experiment = replace(experiment_of(*schedule), floor=floor)
+        plan = make_plan(experiment, 1, 3, JOBS, images={})
         run = Run("run-1", self.folder, plan, JOBS, lambda: keep, poll_s=0.001, steady_s=0.2)
         faults = {fault.kind: fault}
         return Controller(self.machine, faults, run, self.said.append).carry_out()

@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import signal
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +193,7 @@ def test_a_target_that_moves_on_after_its_undo_was_promised_is_not_touched(
     harness: Any, kill: Any, action: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The undo on disk names one worker; another one must not be hit without any."""
-    real, names = FakeSystem.of_node, iter(["worker-1", "worker-2", "worker-2"])
+    real, names = FakeSystem.of_node, chain(["worker-1"], repeat("worker-2"))
     monkeypatch.setattr(FakeSystem, "of_node", lambda self, node: real(self, next(names)))
     fault = kill()
     harness.run(fault, action(5))

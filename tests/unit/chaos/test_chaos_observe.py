@@ -14,10 +14,10 @@ from chaos.model import (
     TaskView,
     Trigger,
 )
-from chaos.observe import holds
 from chaos.ports import RunSpec
 from chaos.stage import claimed_again, resolvable, resolve
 from chaos.testing import FakeMachine
+from chaos.triggers import holds
 
 TASK = TaskView("t", "LEASED", node_id="worker-1", lease_id="l1", attempts=1, step=40)
 SEEN = Observation(
