@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help chaos test check bench bench-comparators docs up down heal clean
+.PHONY: help chaos soak test check bench bench-comparators docs up down heal clean
 
 export FLASHML_SETUP_T0 := $(shell date +%s)
 # Settings of the command line reach the scripts; unset ones stay unset, so that .env and the defaults count.
@@ -24,6 +24,10 @@ chaos: ## set up, then run the chaos experiments (EXPERIMENT="a b" SEED=7 WORKER
 	@docker/setup.sh stack
 	@$(WITH_MAKE) $(PY) -m chaos run $(EXPERIMENT) $(if $(SEED),--seed $(SEED)) $(if $(WORKERS),--workers $(WORKERS)) \
 	  $(if $(COUNT),--count $(COUNT))
+
+soak: ## set up, then the full counts of the harness: hours; the same command goes on (ARGS="--share 0.1 --minutes 60")
+	@docker/setup.sh stack
+	@$(WITH_MAKE) $(PY) -m chaos soak $(ARGS)
 
 test: ## set up, then every test: check, torch tests in the image, integration tests on containers
 	@docker/setup.sh test

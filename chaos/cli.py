@@ -1,4 +1,5 @@
-"""`python -m chaos`: list, run, replay, shrink, check, powerloss, sweep, coverage, export, heal.
+"""`python -m chaos`: list, run, replay, shrink, check, powerloss, sweep, coverage, export,
+leaks, soak, heal.
 
 Exit codes: 0 valid, 1 an invariant was violated, 2 usage, 3 unknown, 4 the machine or the harness
 could not run it, 130 interrupted; of several runs 1 before 4 before 3. `check` of an
@@ -15,9 +16,11 @@ from pathlib import Path
 from chaos import (
     cli_coverage,
     cli_export,
+    cli_leaks,
     cli_plan,
     cli_power,
     cli_shrink,
+    cli_soak,
     cli_sweep,
     registry,
     runner,
@@ -106,6 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     cli_sweep.add_verb(verbs)
     cli_coverage.add_verb(verbs)
     cli_export.add_verb(verbs)
+    cli_leaks.add_verb(verbs)
+    cli_soak.add_verb(verbs)
     for verb in (listing, run, check, healing):
         verb.add_argument("--json", action="store_true", help="machine-readable, on stdout")
     return parser
