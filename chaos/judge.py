@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from chaos.figures import figures
+from chaos.figures import figures, late
 from chaos.history import History, HistoryError, items, mapping
 from chaos.model import Finding, JsonMap, JsonValue, Landed, Verdict
 from chaos.ports import Invariant
@@ -177,21 +177,34 @@ def _faults(history: History) -> tuple[JsonMap, ...]:
         for record in history.records
         if record.kind == "fault_firing"
     }
+    missed = _late(history)
     entries: list[JsonMap] = []
     for action in items(history.one("plan")["schedule"]):
         fault_id = str(action["fault_id"])
         receipt = receipts.get(fault_id, {})
+        evidence = mapping(receipt.get("evidence")) or {"reason": "it never fired"}
+        landed = receipt.get("landed", Landed.MISSED)
+        if fault_id in missed:
+            landed, evidence = Landed.MISSED, {"reason": missed[fault_id], **evidence}
         entries.append(
             {
                 "id": fault_id,
                 "kind": action.get("kind"),
                 "target": action.get("target"),
                 "fired_at": fired_at.get(fault_id),
-                "landed": receipt.get("landed", Landed.MISSED),
-                "evidence": mapping(receipt.get("evidence")) or {"reason": "it never fired"},
+                "landed": landed,
+                "evidence": evidence,
             }
         )
     return tuple(entries)
+
+
+def _late(history: History) -> Mapping[str, str]:
+    """Return which faults came too late; where the events cannot be read, judges say so."""
+    try:
+        return late(history)
+    except HistoryError:
+        return {}
 
 
 def _clean(history: History) -> dict[str, JsonValue]:

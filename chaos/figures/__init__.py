@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from chaos.figures.late import late
 from chaos.figures.loss import Loss, lease_s, losses, untold
 from chaos.figures.steps import Work, goodput, work
 from chaos.figures.typed import Case, cases
@@ -19,6 +20,7 @@ __all__ = [
     "figures",
     "goodput",
     "integrity",
+    "late",
     "lease_s",
     "losses",
     "untold",

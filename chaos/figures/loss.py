@@ -6,6 +6,7 @@ Durations are computed only between times of equal boot id.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from chaos.figures.late import late
 from chaos.history import Event, History, Record, integer, items, mapping, text
 
 NOTICED = {"LEASE_EXPIRED", "TASK_REQUEUED"}
@@ -44,12 +45,14 @@ class Loss:
 
 def losses(history: History) -> tuple[Loss, ...]:
     """Return every loss of a holder by a fault that landed."""
-    found, seen = [], _Seen.of(history)
+    found, seen, missed = [], _Seen.of(history), late(history)
     for record in history.records:
         lease_id = text(record.data.get("lost_lease_id"))
         began_ns = integer(record.data.get("took_effect_ns"))
         if record.kind == "fault_receipt" and lease_id is not None and began_ns is not None:
             fault_id = str(record.data["fault_id"])
+            if fault_id in missed:
+                continue
             loss = _loss(seen, fault_id, lease_id, (record.boot_id, began_ns))
             died = integer(mapping(record.data.get("evidence")).get("exit_code")) is not None
             found += [replace(loss, died=died)] if loss else []
@@ -86,11 +89,12 @@ class _Seen:
 
 def untold(history: History) -> tuple[str, ...]:
     """Return the faults that took a holder away and of which the history does not tell enough."""
-    told = {(loss.fault_id, loss.lease_id) for loss in losses(history)}
+    told, missed = {(loss.fault_id, loss.lease_id) for loss in losses(history)}, late(history)
     lost = [
         (str(receipt["fault_id"]), lease_id)
         for receipt in history.of("fault_receipt")
         if (lease_id := text(receipt.get("lost_lease_id"))) is not None
+        and receipt["fault_id"] not in missed
     ]
     return tuple(
         f"{fault_id} ({lease_id})"

@@ -6,6 +6,7 @@ A fault of the plan says so by its parameters `classes` (any of them is right), 
 
 from dataclasses import dataclass
 
+from chaos.figures.late import late
 from chaos.history import Event, History, HistoryError, integer, items, mapping, text
 from chaos.model import JsonValue, Landed
 
@@ -24,12 +25,15 @@ class Case:
 
 def cases(history: History) -> tuple[Case, ...]:
     """Return a case for each task that a fault with an expectation hit."""
+    missed = late(history)
     receipts = {str(r["fault_id"]): r for r in history.of("fault_receipt")}
     found: dict[str, list[tuple[str | None, str]]] = {}
     for action in items(history.one("plan")["schedule"]):
         params = mapping(action.get("params"))
         receipt = receipts.get(str(action["fault_id"]), {})
         if "action" not in params or receipt.get("landed") != Landed.LANDED:
+            continue
+        if action["fault_id"] in missed:
             continue
         evidence = mapping(receipt.get("evidence"))
         lease_id = text(evidence.get("lease_id")) or ""

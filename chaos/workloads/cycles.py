@@ -10,7 +10,7 @@ from pathlib import Path
 from chaos.model import JobRequest
 
 SCRIPT = Path(__file__).resolve().parents[1] / "payloads" / "trial.py"
-STEPS = 100
+STEPS = 160
 EVERY = 20
 LEASE_S = 60.0
 

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from chaos.figures import figures, goodput, losses
+from chaos.figures import cases, figures, goodput, losses, untold
 from chaos.history import History, Record
+from chaos.invariants.faults_landed import INVARIANT as FAULTS_LANDED
+from chaos.model import Verdict
 
 S = 1_000_000_000
 TIMES = ("mttd_s", "reclaim_s", "mttr_s", "commit_s")
@@ -71,6 +73,23 @@ def test_a_loss_is_measured_from_the_moment_the_fault_took_hold() -> None:
     measured = figures(history(*LOST))
     assert (measured["mttd_s"], measured["reclaim_s"], measured["mttr_s"]) == ([3.0], [4.0], [7.0])
     assert measured["goodput"] == round(60 / 70, 4)
+
+
+def test_a_holder_that_ended_its_task_before_it_died_was_no_loss_and_its_fault_missed() -> None:
+    """Between the look that a kill fires on and the death itself, the task may end."""
+    receipt = RECEIPT[2] | {"evidence": {"exit_code": 137, "lease_id": "a"}}
+    plan = {"schedule": [{"fault_id": "f", "params": {"action": "retry_task", "classes": []}}]}
+    told = history(
+        (0, "plan", plan),
+        (1, "job_submitted", {"role": "main", "job_id": "job-1", "lease_s": 3.0}),
+        event(1, 2, "LEASE_CLAIMED", "a"),
+        event(2, 11, "TASK_COMMIT_ACCEPTED", "a"),
+        (12, "fault_receipt", receipt),
+    )
+    assert (losses(told), untold(told), cases(told)) == ((), (), ())
+    verdict, why = FAULTS_LANDED.judge(told)
+    assert verdict is Verdict.UNKNOWN
+    assert "f missed" in why
 
 
 def test_goodput_counts_what_was_executed_twice() -> None:

@@ -24,6 +24,21 @@ def history(*extra: tuple[str, dict[str, Any]], end: str = "completed") -> Histo
     )
 
 
+def test_a_fault_that_came_too_late_is_shown_as_missed_though_its_container_died() -> None:
+    receipt = {
+        "fault_id": "f",
+        "landed": "landed",
+        "lost_lease_id": "a",
+        "evidence": {"exit_code": 137},
+    }
+    event = {"id": 1, "type": "TASK_COMMIT_ACCEPTED", "mono_ns": 1, "boot_id": "boot"}
+    told = {"job_id": "job-1", "task_id": "t", "lease_id": "a"}
+    judgement = judge(history(("event", event | told), ("fault_receipt", receipt)), [])
+    (fault,) = judgement.faults
+    assert fault["landed"] == "missed"
+    assert "just ended" in str(fault["evidence"])
+
+
 def saying(verdict: Verdict) -> Invariant:
     return Invariant(f"says-{verdict}", lambda _: (verdict, "because"))
 
