@@ -5,7 +5,6 @@ Each time a run of its own starts as another process, is killed at a seeded mome
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import time
@@ -176,7 +175,7 @@ def _finish(
     (folder / "verdict.json").write_text(text, "utf-8")
     if arguments.json:
         sys.stdout.write(text)
-    screen.say(f"leaks: {verdict}: {detail}; written to {os.path.relpath(folder)}")
+    screen.say(f"leaks: {verdict}: {detail}; written to {folder}")
     return EXIT_OF[verdict]
 
 
