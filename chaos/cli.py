@@ -128,7 +128,7 @@ def _list(arguments: argparse.Namespace, screen: Screen, _machine: Callable[[], 
     if arguments.json:
         print_json([_described(experiment) for experiment in found])
         return 0
-    rows = [(e.name, "quick" if e.quick else "long", str(e.workers), e.summary) for e in found]
+    rows = [(e.name, e.of_set, str(e.workers), e.summary) for e in found]
     screen.table(("experiment", "set", "workers", "what it does"), rows)
     return 0
 
@@ -137,6 +137,7 @@ def _described(experiment: Experiment) -> dict[str, JsonValue]:
     return {
         "name": experiment.name,
         "summary": experiment.summary,
+        "set": experiment.of_set,
         "quick": experiment.quick,
         "workers": experiment.workers,
         "workload": experiment.workload,

@@ -47,10 +47,10 @@ class Experiment:
     """A load, the faults that hit it and the invariants that must survive.
 
     `invariants` are names; every experiment is judged by the standing ones too. `quick` ones run
-    in `pytest chaos/`; `order` is the place in `list`; `count` is how often its fault is repeated
-    unless a caller says otherwise, 0 where it cannot be. `limits_mib` and `variants` are those of
-    `RunSpec`. Of its workers, never fewer than `floor` are left. Modules in chaos.experiments hold
-    one as EXPERIMENT.
+    in `pytest chaos/`, the others with `-m bench_stress`, or `-m soak` where they are `rare`;
+    `order` is the place in `list`; `count` is how often its fault is repeated unless a caller says
+    otherwise, 0 where it cannot be. `limits_mib` and `variants` are those of `RunSpec`. Of its
+    workers, never fewer than `floor` are left. Modules in chaos.experiments hold one as EXPERIMENT.
     """
 
     name: str
@@ -61,11 +61,17 @@ class Experiment:
     workers: int = 3
     order: int = 100
     quick: bool = True
+    rare: bool = False
     drain_s: float = 120.0
     count: int = 0
     limits_mib: Mapping[str, int] = field(default_factory=dict)
     variants: tuple[str, ...] = ()
     floor: int = FLOOR
+
+    @property
+    def of_set(self) -> str:
+        """Return the set that it belongs to: quick, long or rare."""
+        return "quick" if self.quick else "rare" if self.rare else "long"
 
 
 @dataclass(frozen=True, slots=True)

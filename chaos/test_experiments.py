@@ -1,4 +1,7 @@
-"""Every experiment as a test: `pytest chaos/`, the long ones with `-m bench_stress`."""
+"""Every experiment as a test: `pytest chaos/`; `-m bench_stress` the long ones, `-m soak` the rest.
+
+All of `-m bench_stress` here takes 15 minutes at most on 2 cores.
+"""
 
 from collections.abc import Callable
 
@@ -9,10 +12,13 @@ from chaos.model import Verdict
 from chaos.runner import Result
 from chaos.schedule import Experiment
 
-LONG = [pytest.mark.bench_stress, pytest.mark.timeout(900)]
+MARKS = {
+    "quick": [],
+    "long": [pytest.mark.bench_stress, pytest.mark.timeout(900)],
+    "rare": [pytest.mark.soak, pytest.mark.timeout(1800)],
+}
 EXPERIMENTS = [
-    pytest.param(each, id=each.name, marks=[] if each.quick else LONG)
-    for each in registry.experiments()
+    pytest.param(each, id=each.name, marks=MARKS[each.of_set]) for each in registry.experiments()
 ]
 
 

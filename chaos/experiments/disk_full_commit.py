@@ -30,5 +30,6 @@ EXPERIMENT = Experiment(
     workers=2,
     order=114,
     quick=False,
+    rare=True,
     limits_mib=LIMITS_MIB,
 )

@@ -54,5 +54,6 @@ EXPERIMENT = Experiment(
     workers=4,
     order=200,
     quick=False,
+    rare=True,
     drain_s=180.0,
 )

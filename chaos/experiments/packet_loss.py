@@ -29,4 +29,5 @@ EXPERIMENT = Experiment(
     invariants=("resume_newest_valid", "same_as_reference"),
     order=240,
     quick=False,
+    rare=True,
 )

@@ -45,5 +45,6 @@ EXPERIMENT = Experiment(
     workers=2,
     order=60,
     quick=False,
+    rare=True,
     drain_s=240.0,
 )

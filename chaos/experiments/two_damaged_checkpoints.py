@@ -43,4 +43,5 @@ EXPERIMENT = Experiment(
     workers=4,
     order=111,
     quick=False,
+    rare=True,
 )
