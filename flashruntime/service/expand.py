@@ -1,9 +1,14 @@
 """From a job to what each of its tasks runs. Pure."""
 
+from collections.abc import Sequence
 from itertools import product
+from math import prod
+
+from pydantic import JsonValue
 
 from flashruntime.errors import InvalidInput
 from flashruntime.protocol.argv import substitute
+from flashruntime.protocol.base import strict_dumps
 from flashruntime.protocol.jobs import (
     CommandParameters,
     JobSpec,
@@ -25,12 +30,10 @@ def expand(spec: JobSpec) -> tuple[TaskPayload, ...]:
     parameters = workload.parameters
     trials = _trials(parameters)
     base = _base(workload.type, parameters)
-    size_bytes = len(base.model_dump_json()) * len(trials)
-    if size_bytes > MAX_EXPANDED_BYTES:
-        raise InvalidInput(
-            f"{len(trials)} tasks with this command, env and inputs need {size_bytes} bytes, the "
-            f"limit is {MAX_EXPANDED_BYTES}; move what they share into an input file"
-        )
+    shared_bytes = len(base.model_dump_json()) * len(trials)
+    _check_size(trials, shared_bytes)
+    filled_bytes = _filled_bytes(base.command or (), trials)
+    _check_size(trials, shared_bytes + _combined_bytes(parameters) + filled_bytes)
     return tuple(_payload(base, params) for params in trials)
 
 
@@ -43,6 +46,37 @@ def _trials(parameters: CommandParameters | SearchParameters) -> list[Params]:
         return parameters.trials or []
     keys, values = list(parameters.grid), parameters.grid.values()
     return [dict(zip(keys, combination, strict=True)) for combination in product(*values)]
+
+
+def _check_size(trials: Sequence[Params], size_bytes: int) -> None:
+    if size_bytes > MAX_EXPANDED_BYTES:
+        raise InvalidInput(
+            f"{len(trials)} tasks with this command, env, inputs and parameters need {size_bytes} "
+            f"bytes, the limit is {MAX_EXPANDED_BYTES}; move what they share into an input file"
+        )
+
+
+def _combined_bytes(parameters: CommandParameters | SearchParameters) -> int:
+    """Return how many bytes the values of a grid take in all of its combinations."""
+    grid = getattr(parameters, "grid", None) or {}
+    trials = prod(map(len, grid.values()))
+    return sum(trials // len(values) * sum(map(_bytes, values)) for values in grid.values())
+
+
+def _filled_bytes(command: Sequence[str], trials: list[Params]) -> int:
+    """Return how many bytes the values take at most in the places that the command has for them."""
+    places: dict[str, int] = {}
+    size_bytes = 0
+    for params in trials:
+        for key, value in params.items():
+            if key not in places:
+                places[key] = sum(argument.count(f"{{{key}}}") for argument in command)
+            size_bytes += places[key] * _bytes(value)
+    return size_bytes
+
+
+def _bytes(value: JsonValue) -> int:
+    return len(strict_dumps(value))
 
 
 def _base(kind: str, parameters: CommandParameters | SearchParameters) -> TaskPayload:

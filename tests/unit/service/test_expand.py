@@ -1,6 +1,7 @@
 """From a job to its tasks."""
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -140,3 +141,28 @@ def test_a_grid_names_its_parameters_as_a_trial_does(name: str) -> None:
     for parameters in ({"grid": {name: [1]}}, {"trials": [{name: 1}]}):
         with pytest.raises(ValidationError):
             spec("hyperparameter_search", **parameters)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [
+        ("command", {"command": ["{x}"] * 1_000, "task_params": [{"x": "a" * 600_000}]}),
+        ("command", {"command": ["{x}" * 1_000], "task_params": [{"x": "a" * 600_000}]}),
+        (
+            "hyperparameter_search",
+            {"grid": {key: [key * 90_000 + str(i) for i in range(60)] for key in "ab"}},
+        ),
+    ],
+)
+def test_a_small_body_that_would_grow_beyond_the_limit_is_refused_before_it_does(
+    kind: str, parameters: dict[str, Any]
+) -> None:
+    job = spec(kind, **parameters)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput, match="the limit is"):
+            expand(job)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 32 * 1024 * 1024
