@@ -75,7 +75,8 @@ class Commits:
     ) -> T:
         """Run a call; what has begun is waited for, also when the request is cancelled.
 
-        `before_commit` runs on the thread, if the call succeeded; if it raises, its group is lost.
+        `before_commit` runs after a call that succeeded; if it raises, that is the answer, and the
+        rest of the group runs once more, so a call may run twice: nothing of the first time stays.
         """
         if self._is_closed:
             raise StoreUnavailable(STOPPED)
@@ -200,9 +201,14 @@ class Commits:
         try:
             with ExitStack() as stack:
                 stack.push(opened)
-                for call in group:
-                    call.prepare()
+                prepared = [call for call in group if call.prepare()]
+                if len(prepared) < len(group):
+                    raise _Unprepared
             self._kept()
+        except _Unprepared:
+            self._lost()
+            if prepared:
+                self._run_group(prepared)
         except Exception as error:  # noqa: BLE001 (thread boundary: the askers raise it)
             self._refuse(group, error)
 
@@ -210,6 +216,10 @@ class Commits:
         self._lost()
         for call in group:
             call.refuse(error)
+
+
+class _Unprepared(Exception):
+    """A group is to be undone for calls whose preparation failed."""
 
 
 class _Call:
@@ -234,15 +244,22 @@ class _Call:
 
     def work(self) -> None:
         """Run the call and keep what it returns or raises."""
+        self._value = self._error = None
         try:
             self._value = self._run()
         except BaseException as error:  # noqa: BLE001 (boundary: the asker raises it)
             self._error = error
 
-    def prepare(self) -> None:
-        """Do what belongs before the commit of a call that succeeded."""
-        if self._before_commit is not None and self._error is None:
+    def prepare(self) -> bool:
+        """Do what belongs before the commit of a call that succeeded; False if it failed."""
+        if self._before_commit is None or self._error is not None:
+            return True
+        try:
             self._before_commit()
+        except Exception as error:  # noqa: BLE001 (boundary: the asker raises it)
+            self._error = error
+            return False
+        return True
 
     def refuse(self, error: Exception) -> None:
         """Answer that the group was not kept, whatever the call came to."""

@@ -194,7 +194,7 @@ def test_quick_calls_wait_elsewhere_while_somebody_holds_the_file() -> None:
     drive(steps)
 
 
-def test_what_precedes_a_commit_takes_the_group_along_if_it_fails() -> None:
+def test_what_precedes_a_commit_takes_nobody_along_if_it_fails() -> None:
     async def steps(commits: Commits, store: Counted, gate: threading.Event) -> None:
         placed: list[str] = []
 
@@ -205,17 +205,25 @@ def test_what_precedes_a_commit_takes_the_group_along_if_it_fails() -> None:
         def fail() -> None:
             raise NotFound("needs no file")
 
+        def found() -> list[str]:
+            if "b" in store.keys():  # noqa: SIM118 (a method of the store)
+                raise NotFound("saw what never happened")
+            return store.keys()
+
         calls = [
             asyncio.create_task(commits.run(lambda: store.put("a"), quick=True)),
             asyncio.create_task(
                 commits.run(lambda: store.put("b"), quick=True, before_commit=refuse)
             ),
+            asyncio.create_task(commits.run(lambda: store.put("c"), quick=True)),
+            asyncio.create_task(commits.run(found, quick=True)),
         ]
         await asyncio.sleep(0)
         gate.set()
         answers = await asyncio.gather(*calls, return_exceptions=True)
-        assert [str(answer) for answer in answers] == ["no room for files"] * 2
-        assert (store.keys(), placed) == ([], ["ledger"])
+        assert [str(answer) for answer in answers] == ["a", "no room for files", "c", "['a', 'c']"]
+        assert (store.keys(), placed) == (["a", "c"], ["ledger"])
+        assert store.ends == ["lost", "kept"]
         with pytest.raises(NotFound):
             await commits.run(fail, quick=True, before_commit=refuse)
         assert placed == ["ledger"]
