@@ -1,7 +1,10 @@
 """Jobs: taken in whole, read in pages, cancelled at once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
+from operator import attrgetter
+from typing import Generic, TypeVar
 
 from pydantic import JsonValue
 
@@ -13,13 +16,19 @@ from flashruntime.leases.placement import need_of
 from flashruntime.leases.record import EventDraft, JobRow, Submission, TaskCounts, TaskRow
 from flashruntime.leases.store import Transaction
 from flashruntime.leases.transitions import NS_PER_S
-from flashruntime.protocol.base import check_key
-from flashruntime.protocol.events import EventPage, EventType
+from flashruntime.protocol.base import MAX_KEY_BYTES, check_key
+from flashruntime.protocol.events import Event, EventPage, EventType
 from flashruntime.protocol.jobs import JobPage, JobRecord, JobState
 from flashruntime.protocol.tasks import TaskPage, TaskPayload, TaskRecord
 
 MAX_PAGE = 10_000
+# A row may hold megabytes of what users and workers sent; a page ends early where they add up.
+MAX_PAGE_BYTES = 16 * 1024 * 1024
+OUTPUT_BYTES = 2 * MAX_KEY_BYTES
+STRIDE = 20
 CHUNK = 1_000
+Item = TypeVar("Item")
+Row = TypeVar("Row")
 
 
 class JobBook(Ledger):
@@ -116,28 +125,68 @@ class JobBook(Ledger):
 
     def tasks(self, job_id: str, after: int | None, limit: int) -> TaskPage:
         """Return a page of a job's tasks in index order, those beyond the index `after`."""
-        limit = _bounded(limit)
+        page: Page[TaskRecord] = Page(_bounded(limit))
         with self._store.transaction() as tx:
-            job = wanted_job(tx, job_id)
-            rows = tx.tasks_after(job.seq, -1 if after is None else after, limit + 1)
-            items = [self._task_record(tx, row) for row in rows[:limit]]
-        return TaskPage(items=items, next=items[-1].index if len(rows) > limit else None)
+            job, at = wanted_job(tx, job_id), -1 if after is None else after
+            for row in _in_strides(partial(tx.tasks_after, job.seq), attrgetter("index"), at):
+                if page.is_full:
+                    return TaskPage(items=page.items, next=page.items[-1].index)
+                record, size_bytes = self._task_record(tx, row)
+                page.add(record, size_bytes)
+        return TaskPage(items=page.items)
 
-    def _task_record(self, tx: Transaction, task: TaskRow) -> TaskRecord:
-        record = views.task_record(task, newest_lease(tx, task), tx.payload_json(task.task_id))
+    def _task_record(self, tx: Transaction, task: TaskRow) -> tuple[TaskRecord, int]:
+        """Return a task, and the bytes of what is not of bounded size in it."""
+        lease, payload_json = newest_lease(tx, task), tx.payload_json(task.task_id)
+        record = views.task_record(task, lease, payload_json)
+        texts = payload_json, task.reason, views.metrics_of(task, lease)
+        size_bytes = sum(len(text) for text in texts if text)
+        size_bytes += OUTPUT_BYTES * len(record.outputs)
         if record.step is None or task.holder is None or task.state.terminal:
-            return record
+            return record, size_bytes
         age_ns = self._steps.age_ns(task.holder, self._clock.monotonic_ns())
-        return record.model_copy(update={"step_age_s": age_ns / NS_PER_S})
+        return record.model_copy(update={"step_age_s": age_ns / NS_PER_S}), size_bytes
 
     def events(self, job_id: str | None, after: int, limit: int) -> EventPage:
         """Return a page of a job's events (None: of all), those with ids beyond `after`."""
+        page: Page[Event] = Page(_bounded(limit))
         with self._store.transaction() as tx:
             if job_id is not None:
                 wanted_job(tx, job_id)
-            rows = tx.events_after(job_id, max(0, after), _bounded(limit))
-        items = [views.event_view(row) for row in rows]
-        return EventPage(items=items, last_id=items[-1].id if items else after)
+            read = partial(tx.events_after, job_id)
+            for row in _in_strides(read, attrgetter("event_id"), max(0, after)):
+                if page.is_full:
+                    break
+                page.add(views.event_view(row), len(row.data_json))
+        return EventPage(items=page.items, last_id=page.items[-1].id if page.items else after)
+
+
+class Page(Generic[Item]):
+    """A page while it grows, of bounded number and size but for its first item."""
+
+    def __init__(self, limit: int) -> None:
+        self.items: list[Item] = []
+        self._limit = limit
+        self._left_bytes = MAX_PAGE_BYTES
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more belongs on this page."""
+        return len(self.items) >= self._limit or self._left_bytes <= 0
+
+    def add(self, item: Item, size_bytes: int) -> None:
+        """Append an item."""
+        self.items.append(item)
+        self._left_bytes -= size_bytes
+
+
+def _in_strides(
+    read: Callable[[int, int], list[Row]], number: Callable[[Row], int], after: int
+) -> Iterator[Row]:
+    """Yield the rows beyond a number, a few in memory at once."""
+    while rows := read(after, STRIDE):
+        yield from rows
+        after = number(rows[-1])
 
 
 def _key(submission: Submission) -> str | None:

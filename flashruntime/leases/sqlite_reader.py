@@ -15,6 +15,8 @@ from flashruntime.protocol.base import strict_dumps
 from flashruntime.protocol.events import EventType
 
 CACHE_KIB = 2 * 1024
+CHUNK_BYTES = 1024 * 1024
+HISTORY_BYTES = 16 * 1024 * 1024
 _FIELD, _LINE = "\x1f", "\n"
 # Of a lapsed lease the instant at which its holder was last heard, of an ended attempt its step.
 _EVENTS = """SELECT group_concat(line, char(10)) FROM (
@@ -75,6 +77,17 @@ class LedgerEvent(NamedTuple):
         return f'{head[:-1]},"data":{self.data_json}}}'
 
 
+class Found(NamedTuple):
+    """Events in their order; `all` of those asked for, or the first ones."""
+
+    events: list[LedgerEvent]
+    all: bool
+
+
+class _TooLarge(Exception):
+    """An answer is longer than its bound."""
+
+
 class Depth(NamedTuple):
     """What the open jobs have before them, from the counts that each job keeps."""
 
@@ -125,7 +138,7 @@ class LedgerReader:
         job_id: str | None = None,
         task_id: str | None = None,
         without: Sequence[EventType] = (),
-    ) -> list[LedgerEvent]:
+    ) -> Found:
         """Return events with ids above `after`, in order."""
         where = _where(job_id, task_id, without)
         named = {"after": after, "job_id": job_id, "task_id": task_id}
@@ -133,21 +146,21 @@ class LedgerReader:
 
     def news(
         self, after: int, limit: int, without: Sequence[EventType]
-    ) -> tuple[Depth, list[LedgerEvent], int]:
+    ) -> tuple[Depth, Found, int]:
         """Return the depth, the events beyond `after`, and the id up to which they are all."""
         until = self.last_id()
-        found = self.events(after, limit, without=without) if until > after else []
-        if len(found) == limit:
-            until = found[-1].id
-        return self.depth(), found, max([until, *(event.id for event in found[-1:])])
+        found = self.events(after, limit, without=without) if until > after else Found([], True)
+        last = [event.id for event in found.events[-1:]]
+        return self.depth(), found, max([until, *last]) if found.all else last[0]
 
     def newest(
         self, limit: int, job_id: str | None = None, without: Sequence[EventType] = ()
     ) -> list[LedgerEvent]:
-        """Return the newest events, in order."""
+        """Return the newest events, in order; fewer than `limit` where they are large."""
         where = _where(job_id, None, without)
         named = {"after": 0, "job_id": job_id}
-        return self._events(_EVENTS.format(where=where, order="DESC"), limit, named)
+        found = self._events(_EVENTS.format(where=where, order="DESC"), limit, named, HISTORY_BYTES)
+        return found.events
 
     def jobs(self, limit: int) -> str:
         """Return the newest jobs and the newest open ones, newest first, as a JSON list."""
@@ -166,14 +179,33 @@ class LedgerReader:
             raise NotFound(f"no job {job_id!r}")
         return Grid(str(states), str(attempts))
 
-    def _events(self, sql: str, limit: int, named: Mapping[str, object]) -> list[LedgerEvent]:
-        (text,) = self._one(sql, {**named, "limit": limit, "f": _FIELD})
-        return [] if text is None else sorted(map(_event, str(text).split(_LINE)))
+    def _events(
+        self, sql: str, limit: int, named: Mapping[str, object], most: int = CHUNK_BYTES
+    ) -> Found:
+        """Return events of `most` bytes in all, or a single one of any size."""
+        bound = self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, most)
+        try:
+            while True:
+                try:
+                    (text,) = self._one(sql, {**named, "limit": limit, "f": _FIELD})
+                except _TooLarge:
+                    limit //= 2
+                    if limit <= 1:
+                        self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, bound)
+                        limit = 1
+                else:
+                    break
+        finally:
+            self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, bound)
+        events = [] if text is None else sorted(map(_event, str(text).split(_LINE)))
+        return Found(events, len(events) < limit)
 
     def _one(self, sql: str, named: Mapping[str, object]) -> tuple[object, ...]:
         try:
             found: tuple[object, ...] = self._db.execute(sql, named).fetchone()
         except sqlite3.Error as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_TOOBIG:
+                raise _TooLarge from error
             raise self._unreadable(error) from error
         return found
 

@@ -21,6 +21,8 @@ from flashruntime.protocol.failures import Decision, Evidence, RecoveryAction
 from flashruntime.protocol.tasks import TaskState
 
 MAX_LOG_TAIL = 16_384
+MAX_MESSAGE = 20_000
+MAX_TYPE_NAME = 1_000
 NS_PER_S = 1_000_000_000
 Data = dict[str, JsonValue]
 
@@ -191,9 +193,19 @@ def _exhausted(task: TaskRow, lease: LeaseRow, decision: Decision) -> tuple[Even
 
 
 def seen(evidence: Evidence) -> Evidence:
-    """Return evidence as it is decided upon and recorded: with a log's end of bounded length."""
-    kept = (evidence.log_tail or "")[-MAX_LOG_TAIL:] or None
-    return evidence.model_copy(update={"log_tail": kept})
+    """Return evidence as it is decided upon and recorded: each of its texts of bounded length."""
+    return evidence.model_copy(
+        update={
+            "log_tail": (evidence.log_tail or "")[-MAX_LOG_TAIL:] or None,
+            "error_type": _cut(evidence.error_type, MAX_TYPE_NAME),
+            "message": _cut(evidence.message, MAX_MESSAGE),
+            "error_bases": [base[:MAX_TYPE_NAME] for base in evidence.error_bases],
+        }
+    )
+
+
+def _cut(text: str | None, most: int) -> str | None:
+    return None if text is None else text[:most]
 
 
 def failure_event(lease: LeaseRow, reason: str, evidence: Evidence) -> EventDraft:

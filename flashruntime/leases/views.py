@@ -36,10 +36,16 @@ def job_record(job: JobRow, spec: JobSpec | None = None) -> JobRecord:
     )
 
 
+def metrics_of(task: TaskRow, lease: LeaseRow | None) -> str | None:
+    """Return the metrics of a task's result, before there is one those of its newest lease."""
+    source = task.result or lease
+    return None if source is None else source.metrics_json
+
+
 def task_record(task: TaskRow, lease: LeaseRow | None, payload_json: str) -> TaskRecord:
     """Return a task with what is known of its newest lease."""
     result = task.result
-    metrics_json = result.metrics_json if result else lease and lease.metrics_json
+    metrics_json = metrics_of(task, lease)
     return TaskRecord(
         task_id=task.task_id,
         job_id=task.job_id,

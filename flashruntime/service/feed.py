@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from flashruntime.errors import FlashError
-from flashruntime.leases.sqlite_reader import LedgerEvent, LedgerReader
+from flashruntime.leases.sqlite_reader import CHUNK_BYTES, Found, LedgerEvent, LedgerReader
 from flashruntime.protocol.events import EventType
 from flashruntime.service.observe import Observed
 from flashruntime.service.waiting import Signal
@@ -60,12 +60,18 @@ class Recent:
         del self._ids[:gone], self._events[:gone]
         self._bytes = sum(len(event.data_json) for event in self._events)
 
-    def after(self, event_id: int, limit: int) -> list[LedgerEvent] | None:
-        """Return the events that follow an id; None where it lies before all that is kept."""
+    def after(self, event_id: int, limit: int) -> Found | None:
+        """Return the next of what follows an id; None where it lies before all that is kept."""
         if event_id < self.begins_after:
             return None
         at = bisect_right(self._ids, event_id)
-        return self._events[at : at + limit]
+        chosen, left_bytes = self._events[at : at + limit], CHUNK_BYTES
+        for number, event in enumerate(chosen):
+            left_bytes -= len(event.data_json)
+            if left_bytes < 0:
+                del chosen[max(1, number) :]
+                break
+        return Found(chosen, at + len(chosen) >= len(self._events))
 
 
 class Feed:
@@ -110,10 +116,10 @@ class Feed:
             while True:
                 after = self.recent.last_id
                 found = await self.ask(LedgerReader.news, after, BATCH, LEFT_OUT)
-                self._observed.depth, events, until = found
-                self._observed.happened(events)
-                self.recent.add(events, max(after, until))
-                if len(events) < BATCH:
+                self._observed.depth, news, until = found
+                self._observed.happened(news.events)
+                self.recent.add(news.events, max(after, until))
+                if news.all:
                     break
         if self.recent.last_id > begun:
             self.moved.fire()

@@ -8,9 +8,10 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
+from weakref import WeakSet
 
 from flashruntime.errors import StoreUnavailable
-from flashruntime.leases.sqlite_reader import LedgerEvent, LedgerReader
+from flashruntime.leases.sqlite_reader import Found, LedgerEvent, LedgerReader
 from flashruntime.protocol.events import EventType
 from flashruntime.service.feed import LEFT_OUT, Feed
 from flashruntime.service.observe import Observed
@@ -53,16 +54,25 @@ class EventStreams:
         self._observed = observed
         self.heartbeat_s = HEARTBEAT_S
         self.most = MAX_STREAMS
+        self._opening = 0
+        # One that its client leaves before it begins never ends either; it only goes.
+        self._given: WeakSet[AsyncGenerator[bytes, None]] = WeakSet()
 
     async def open(self, wanted: Wanted, after: int) -> AsyncGenerator[bytes, None]:
         """Return a stream of the events beyond the id `after`; TooManyStreams."""
-        if self._observed.streams >= self.most:
+        if len(self._given) + self._opening >= self.most:
             raise TooManyStreams(
                 f"{self.most} event streams are open, the most that are served; close one, or "
                 "read the events in pages"
             )
-        await self._feed.refresh()
-        return self._lines(wanted, min(after, self._feed.recent.last_id))
+        self._opening += 1
+        try:
+            await self._feed.refresh()
+        finally:
+            self._opening -= 1
+        lines = self._lines(wanted, min(after, self._feed.recent.last_id))
+        self._given.add(lines)
+        return lines
 
     async def _lines(self, wanted: Wanted, cursor: int) -> AsyncGenerator[bytes, None]:
         self._observed.streams += 1
@@ -89,19 +99,19 @@ class EventStreams:
             found = await self._feed.ask(
                 LedgerReader.events, cursor, CHUNK, job_id=wanted.job_id, without=without
             )
-            return found, found[-1].id if len(found) == CHUNK else _last(found, newest)
-        through = kept[-1].id if len(kept) == CHUNK else newest
-        return [event for event in kept if wanted.chosen(event)], through
+            return found.events, _through(found, newest)
+        return [event for event in kept.events if wanted.chosen(event)], _through(kept, newest)
 
 
-def _last(events: list[LedgerEvent], newest: int) -> int:
-    return max(newest, events[-1].id) if events else newest
+def _through(found: Found, newest: int) -> int:
+    """Return the id up to which nothing else has happened that was asked for."""
+    last = [event.id for event in found.events[-1:]]
+    return max([newest, *last]) if found.all else last[0]
 
 
-def _gapless(events: list[LedgerEvent], cursor: int, newest: int) -> bool:
-    """Whether `events` are all that happened, those that the feed leaves out included."""
-    last = events[-1].id if len(events) == CHUNK else newest
-    return last - cursor == len(events)
+def _gapless(found: Found, cursor: int, newest: int) -> bool:
+    """Whether these are all events there are, those that the feed leaves out included."""
+    return _through(found, newest) - cursor == len(found.events)
 
 
 def sse(event: LedgerEvent, brief: bool) -> str:

@@ -105,7 +105,7 @@ class Watching:
         """Return the first events of a task, in order and in brief."""
         task_id = f"{job_id}-{index:05d}"
         found = await self._feed.ask(LedgerReader.events, 0, limit, job_id=job_id, task_id=task_id)
-        return page_json(found, found[-1].id if found else 0)
+        return page_json(found.events, found.events[-1].id if found.events else 0)
 
     def stepped(self, lease_id: str, step: int | None) -> None:
         """Hear of the progress that a renewed attempt states."""

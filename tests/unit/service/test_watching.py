@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,15 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from flashruntime.config import AccessSettings, CoordinatorSettings
+from flashruntime.leases.record import EventRow
 from flashruntime.leases.sqlite import SqliteStore
-from flashruntime.leases.sqlite_reader import DEPTH, LedgerEvent
+from flashruntime.leases.sqlite_reader import (
+    CHUNK_BYTES,
+    DEPTH,
+    Found,
+    LedgerEvent,
+    LedgerReader,
+)
 from flashruntime.protocol.events import Event, EventType
 from flashruntime.protocol.failures import EndedBy, Evidence
 from flashruntime.protocol.jobs import JobSpec
@@ -32,7 +40,7 @@ from flashruntime.service.feed import MAX_KEPT, MAX_KEPT_BYTES, Recent
 from flashruntime.service.guards import Gate
 from flashruntime.service.metrics import Histogram
 from flashruntime.service.services import Services
-from flashruntime.service.stream import Wanted
+from flashruntime.service.stream import TooManyStreams, Wanted
 from flashruntime.service.watching import Watching
 from flashruntime.testing import ManualClock
 
@@ -279,6 +287,20 @@ async def _drained(stream: AsyncIterator[bytes]) -> None:
         pass
 
 
+def test_streams_that_open_at_once_are_bounded_too(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        streams = stage.watching.streams
+        streams.most = 2
+        asked = [streams.open(Wanted(), 0) for _ in range(5)]
+        opened = await asyncio.gather(*asked, return_exceptions=True)
+        refused = [each for each in opened if isinstance(each, TooManyStreams)]
+        assert len(refused) == 3
+        del opened
+        assert await anext(await streams.open(Wanted(), 0))
+
+    play(tmp_path, story)
+
+
 def test_a_silent_stream_says_that_it_lives_and_where_it_is(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         stage.watching.streams.heartbeat_s = 0.01
@@ -352,11 +374,36 @@ def test_what_is_kept_of_events_is_bounded_and_complete(tmp_path: Path) -> None:
         recent.add(batch, batch[-1].id)
         begins = recent.begins_after
         assert recent.after(begins - 1, 10) is None or begins == 0
-        kept = recent.after(begins, 10**6)
-        assert kept == sent[begins : at + 500]
-        assert len(kept or []) <= 2 * MAX_KEPT + 500
+        assert recent.after(begins, 10**6) == (sent[begins : at + 500], True)
+        assert at + 500 - begins <= 2 * MAX_KEPT + 500
     recent.add([_event(10**6, "x" * MAX_KEPT_BYTES), _event(10**6 + 1)], 10**6 + 1)
-    assert recent.after(recent.begins_after, 10) == [_event(10**6 + 1)]
+    assert recent.after(recent.begins_after, 10) == ([_event(10**6 + 1)], True)
+
+
+def test_large_events_come_in_small_pieces_and_each_comes_once(tmp_path: Path) -> None:
+    """What a stream or the metrics hold at once does not grow with what workers send."""
+    large = "x" * (CHUNK_BYTES // 3)
+    texts = [large, "", large, large, large, "", "", "x" * (2 * CHUNK_BYTES), "", large]
+    with closing(SqliteStore(tmp_path / DATABASE)) as store, store.transaction() as tx:
+        kind, now = EventType.TASK_ATTEMPT_FAILED, datetime.now(UTC)
+        rows = [EventRow(0, kind, "j", "t", "l", now, 0, "b", json.dumps(each)) for each in texts]
+        tx.append(rows)
+    reader, recent = LedgerReader(tmp_path / DATABASE), Recent(0)
+    with closing(reader):
+        recent.add(_in_pieces(reader.events), len(texts))
+    sizes = [len(event.data_json) for event in _in_pieces(recent.after)]
+    assert sizes == [len(each) + 2 for each in texts]
+
+
+def _in_pieces(ask: Callable[[int, int], Found | None]) -> list[LedgerEvent]:
+    events: list[LedgerEvent] = []
+    found = ask(0, 100)
+    while found is not None and found.events:
+        size_bytes = sum(len(event.data_json) for event in found.events)
+        assert size_bytes <= CHUNK_BYTES or len(found.events) == 1
+        events += found.events
+        found = None if found.all else ask(events[-1].id, 100)
+    return events
 
 
 def _event(number: int, data: str = "{}") -> LedgerEvent:
