@@ -26,7 +26,7 @@ from chaos.ports import Fault, Machine, RunSpec
 from chaos.said import said
 from chaos.schedule import Plan
 from chaos.signals import Interrupted, Signals
-from chaos.stage import Records, claimed_again
+from chaos.stage import Records
 
 STEADY_S = 30.0
 RECOVER_S = 20.0
@@ -173,7 +173,7 @@ class Controller:
         """Undo nothing before the system got over lost holders by itself, or had its time."""
 
         def recovered(seen: Observation) -> bool:
-            return all(claimed_again(seen, lease_id) for lease_id in lost)
+            return all(seen.moved_on(lease_id) for lease_id in lost)
 
         self._observer.wait(recovered, RECOVER_S if lost else 0.0)
 

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from queue import Empty, SimpleQueue
 
 from chaos.looks import looks_of
@@ -13,6 +13,7 @@ from chaos.model import (
     ChaosError,
     Comeback,
     JsonMap,
+    JsonValue,
     Landed,
     NoTarget,
     NotOurs,
@@ -23,7 +24,7 @@ from chaos.model import (
 from chaos.observe import Observer
 from chaos.ports import Fault, World
 from chaos.schedule import describe_action
-from chaos.stage import Records, Stage, claimed_again, resolvable
+from chaos.stage import Records, Stage, resolvable
 from chaos.storm import EVERY_LANE
 from chaos.symbols import worker_in
 from chaos.triggers import Lot, holds
@@ -33,6 +34,7 @@ TICK_S = 0.2
 STOP_S = 5.0
 SETTLE_S = 20.0
 PROBE_S = 1.0
+NEWER_S = 5.0
 Ended = tuple[str, Receipt | BaseException]
 
 
@@ -106,14 +108,17 @@ class Disturber:
 
     def carry_out(self, action: Action) -> Receipt:
         """Wait for the trigger, fire and return the receipt, which is in the history by then."""
-        stage = Stage(action, self._world, self._observer, self._records, self._targets)
         self._records.history.append("fault_armed", describe_action(action))
-        try:
-            receipt = self._fire(self._faults[action.kind], stage)
-        except (NoTarget, NotOurs) as error:
-            receipt = Receipt(Landed.MISSED, {"reason": str(error)})
-        except Exception as error:  # noqa: BLE001 (boundary: a fault that fails must not stop the healing)
-            receipt = Receipt(Landed.INCONCLUSIVE, {"reason": f"{type(error).__name__}: {error}"})
+        missed: list[JsonValue] = []
+        while True:
+            stage = Stage(action, self._world, self._observer, self._records, self._targets)
+            came, receipt = self._tried(stage)
+            if not came or receipt.landed is Landed.LANDED or len(missed) + 1 >= action.tries:
+                break
+            missed.append({"landed": receipt.landed, "evidence": dict(receipt.evidence)})
+            self._aim_again(stage, receipt)
+        if missed:
+            receipt = replace(receipt, evidence={**receipt.evidence, "missed_before": missed})
         data = {"fault_id": action.fault_id, "kind": action.kind, "target": action.target}
         self._records.history.append("fault_receipt", {**data, **asdict(receipt)})
         if stage.resolved is not None:
@@ -125,6 +130,41 @@ class Disturber:
         if EVERY_LANE in action.lanes:
             self._settle(stage)
         return receipt
+
+    def _tried(self, stage: Stage) -> tuple[bool, Receipt]:
+        """Return whether the moment to fire came, and the receipt."""
+        if (reason := self._never_came(stage)) is not None:
+            return False, Receipt(Landed.MISSED, {"reason": reason})
+        try:
+            receipt = self._fire(self._faults[stage.action.kind], stage)
+        except (NoTarget, NotOurs) as error:
+            receipt = Receipt(Landed.MISSED, {"reason": str(error)})
+        except Exception as error:  # noqa: BLE001 (boundary: a fault that fails must not stop the healing)
+            receipt = Receipt(Landed.INCONCLUSIVE, {"reason": f"{type(error).__name__}: {error}"})
+        return True, self._in_time(stage, receipt) if stage.action.tries > 1 else receipt
+
+    def _in_time(self, stage: Stage, receipt: Receipt) -> Receipt:
+        """Wait what became of the task: one that its lost holder had just ended was not hit."""
+        lost = receipt.lost_lease_id
+        if lost is None or receipt.evidence.get("exit_code") is None:
+            return receipt
+        stage.wait(lambda seen: seen.moved_on(lost), RECLAIM_S)
+        if not stage.observation().accepted(lost):
+            return receipt
+        reason = f"its target had just ended the task of {lost}"
+        return replace(
+            receipt, landed=Landed.MISSED, evidence={**receipt.evidence, "reason": reason}
+        )
+
+    def _aim_again(self, stage: Stage, receipt: Receipt) -> None:
+        """Undo what missed, and wait for a newer observation than the one that it fired on."""
+        fault_id, before = stage.action.fault_id, self._observer.seen
+        self._say(f"{fault_id}: {receipt.landed}; it is aimed again")
+        self._records.history.append(
+            "fault_missed", {"fault_id": fault_id, "landed": receipt.landed}
+        )
+        self._bring_back(stage, None)
+        stage.wait(lambda seen: seen.elapsed_s > before.elapsed_s, NEWER_S)
 
     def _settle(self, stage: Stage) -> None:
         """Wait until requests are answered again: the next fault must find a way through."""
@@ -142,7 +182,7 @@ class Disturber:
         """Undo before the end; what fails is noted, and tried again when the run heals."""
         if lost is not None and stage.action.comeback is Comeback.RECLAIMED:
             self._observer.wait(
-                lambda seen: self._records.stop.is_set() or claimed_again(seen, lost), RECLAIM_S
+                lambda seen: self._records.stop.is_set() or seen.moved_on(lost), RECLAIM_S
             )
         try:
             stage.undo_now()
@@ -150,8 +190,6 @@ class Disturber:
             stage.note("its target did not come back", {"error": str(error)})
 
     def _fire(self, fault: Fault, stage: Stage) -> Receipt:
-        if (reason := self._never_came(stage)) is not None:
-            return Receipt(Landed.MISSED, {"reason": reason})
         for undo_action, args in fault.undo(stage):
             stage.promise(undo_action, args)
         names: JsonMap = {"fault_id": stage.action.fault_id, "kind": fault.kind}

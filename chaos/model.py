@@ -106,7 +106,8 @@ class Action:
     (its accepted outputs), "target of FAULT" (whatever an earlier fault hit, also where it holds
     nothing any more), "worker N" (while it holds a task), "coordinator" or "toxiproxy".
     Without its receipt `deadline_s` after the first submission, a fault has missed. It waits for
-    the faults before it that share one of its `lanes`; "*" shares with every other one.
+    the faults before it that share one of its `lanes`; "*" shares with every other one. Where it
+    misses, it is fired again, `tries` times in all.
     """
 
     fault_id: str
@@ -117,6 +118,7 @@ class Action:
     params: JsonMap = field(default_factory=dict)
     comeback: Comeback = Comeback.AT_END
     lanes: tuple[str, ...] = ()
+    tries: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,36 +280,21 @@ class Observation:
         made = [number for number, event in enumerate(claims) if event.get("lease_id") == lease_id]
         return claims[made[0] + 1] if made and made[0] + 1 < len(claims) else None
 
+    def moved_on(self, lease_id: str) -> bool:
+        """Return whether the task of a lease has been claimed anew, or has ended."""
+        claims = [event for event in self.events if event.get("type") == "LEASE_CLAIMED"]
+        task_ids = {e.get("task_id") for e in claims if e.get("lease_id") == lease_id}
+        if any(j.terminal and j.task and j.task.task_id in task_ids for j in self.jobs.values()):
+            return True
+        later = [event.get("lease_id") for event in claims if event.get("task_id") in task_ids]
+        return bool(later) and later[-1] != lease_id
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A step directory on the volume, verified by hash.
-
-    `state` is valid, torn or corrupt; "committed" where only the manifest was looked at.
-    """
-
-    step: int
-    state: str
-    attempt_id: str | None = None
-    manifest_id: str | None = None
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Takeover:
-    """What the lineage of a tree says: an attempt took over a manifest (None: a fresh start)."""
-
-    attempt_id: str
-    manifest_id: str | None
-    step: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointTree:
-    """The checkpoint tree of a task, as it lies on the volume."""
-
-    checkpoints: tuple[Checkpoint, ...] = ()
-    lineage: tuple[Takeover, ...] = ()
+    def accepted(self, lease_id: str) -> bool:
+        """Return whether the attempt of a lease brought its task's result."""
+        return any(
+            event.get("type") == "TASK_COMMIT_ACCEPTED" and event.get("lease_id") == lease_id
+            for event in self.events
+        )
 
 
 @dataclass(frozen=True, slots=True)

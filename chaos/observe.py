@@ -9,8 +9,8 @@ from dataclasses import asdict, replace
 from typing import TypeVar
 
 from chaos.history import HistoryWriter, integer
-from chaos.model import Checkpoint, JobView, JsonMap, JsonValue, Observation, Receipt
-from chaos.ports import Files, Runtime
+from chaos.model import JobView, JsonMap, JsonValue, Observation, Receipt
+from chaos.ports import Checkpoint, Files, Runtime
 
 POLL_S = 0.1
 CHECKPOINT_POLL_S = 1.0

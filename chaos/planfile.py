@@ -111,8 +111,10 @@ def digest_of(schedule: tuple[Action, ...]) -> str:
 
 
 def _plain(action: Action) -> JsonValue:
-    return [repr(action.trigger), action.fault_id, action.kind, action.target, str(action.comeback),
-            action.deadline_s, dict(action.params), [*action.lanes]]  # fmt: skip
+    told: list[JsonValue] = [repr(action.trigger), action.fault_id, action.kind, action.target,
+                             str(action.comeback), action.deadline_s, dict(action.params),
+                             [*action.lanes]]  # fmt: skip
+    return told if action.tries == 1 else [*told, action.tries]
 
 
 def _files(described: JsonValue) -> JsonMap:
@@ -181,6 +183,7 @@ ACTION: dict[str, Reader] = {
     "params": MAP,
     "comeback": Comeback,
     "lanes": _each(TEXT),
+    "tries": WHOLE,
 }
 JOB: dict[str, Reader] = {
     "name": TEXT,

@@ -115,6 +115,8 @@ def describe_action(action: Action) -> dict[str, JsonValue]:
             del found["trigger"][name]
     if not action.lanes:
         del found["lanes"]
+    if action.tries == 1:
+        del found["tries"]
     return found
 
 

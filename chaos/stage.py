@@ -1,6 +1,7 @@
 """The scene of one fault: what it may see, touch and promise, and whom its symbol stands for."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
@@ -34,7 +35,8 @@ class Stopped(ChaosError):
 class Records:
     """Where a run writes: what happened, and what must be undone; `stop` ends every fault.
 
-    `floor` is what must stay, `seed` decides what triggers leave to chance.
+    `floor` is what must stay, `seed` decides what triggers leave to chance, `numbers` counts the
+    undos of each fault.
     """
 
     run_id: str
@@ -44,6 +46,7 @@ class Records:
     stop: threading.Event = field(default_factory=threading.Event)
     floor: Floor = field(default_factory=Floor)
     seed: int = 0
+    numbers: Counter[str] = field(default_factory=Counter)
 
 
 class Stage:
@@ -125,7 +128,8 @@ class Stage:
             refused = self._records.floor.take(fault_id, str(args.get("service")), self._is_up)
             if refused is not None:
                 raise NoTarget(refused)
-        undo_id = f"{fault_id}/{len(self._promised)}"
+        undo_id = f"{fault_id}/{self._records.numbers[fault_id]}"
+        self._records.numbers[fault_id] += 1
         undo = Undo(undo_id, self._records.run_id, fault_id, action, args)
         self._records.journal.promise(undo)
         self._promised.append(undo)
@@ -233,15 +237,3 @@ def _task_target(symbol: str, role: str, seen: Observation) -> Target:
         lease_id=job.task.lease_id if held else None,
         attempt_number=job.task.attempts if held else None,
     )
-
-
-def claimed_again(seen: Observation, lease_id: str) -> bool:
-    """Whether the task of a lease has been claimed anew, or has ended."""
-    claims = [event for event in seen.events if event.get("type") == "LEASE_CLAIMED"]
-    task_ids = {event.get("task_id") for event in claims if event.get("lease_id") == lease_id}
-    if any(
-        job.terminal and job.task and job.task.task_id in task_ids for job in seen.jobs.values()
-    ):
-        return True
-    later = [event.get("lease_id") for event in claims if event.get("task_id") in task_ids]
-    return bool(later) and later[-1] != lease_id

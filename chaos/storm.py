@@ -14,6 +14,8 @@ from chaos.model import Action, Comeback, JsonMap, Trigger
 from chaos.schedule import FLOOR, Draw
 
 UNIT = 1 << 53
+TRIES = 5
+"""A worker's task may end between the look that a fault fires on and the fault: then it missed."""
 EVERY_LANE = "*"
 
 
@@ -114,6 +116,7 @@ def _fault(draw: Draw, usable: Mapping[str, Template], shape: Shape, number: int
         params=template.params(draw, fault_id),
         comeback=Comeback.RECLAIMED if template.takes and aim is Aim.WORKER else Comeback.AT_ONCE,
         lanes=_lanes(draw, fault_id, target, shape) if aim is Aim.WORKER else (EVERY_LANE,),
+        tries=TRIES,
     )
 
 

@@ -38,7 +38,7 @@ class BlackHole:
         for name, stream in zip(_names(scene), STREAMS, strict=True):
             network.add(listener, Toxic(name, "timeout", stream, {"timeout": 0}))
         first = network.probe(listener, PROBE_TIMEOUT_S)
-        scene.wait(lambda seen: seen.next_claim(task_id, lease_id) is not None, scene.remaining_s())
+        scene.wait(lambda seen: seen.moved_on(lease_id), scene.remaining_s())
         held_s = (time.monotonic_ns() - on_ns) / 1e9
         min_hold_s = (integer(scene.action.params.get("min_hold_ms")) or 0) / 1e3
         scene.wait(lambda _: False, max(0.0, min_hold_s - held_s))

@@ -35,7 +35,7 @@ class Partition:
         """Take it out, wait until the task has another holder, put it back."""
         target, packets = _held(scene.target()), scene.world.packets
         container, listener = container_of(target), path_of(target)
-        task_id, lease_id = str(target.task_id), str(target.lease_id)
+        lease_id = str(target.lease_id)
 
         def canary(timeout_s: float) -> Canary:
             return packets.canaries(container, listener, 1, timeout_s)[0]
@@ -44,7 +44,7 @@ class Partition:
         on_ns = time.monotonic_ns()
         packets.detach(container)
         during, alone = canary(SHORT_S), not packets.attachments(container)
-        scene.wait(lambda seen: seen.next_claim(task_id, lease_id) is not None, scene.remaining_s())
+        scene.wait(lambda seen: seen.moved_on(lease_id), scene.remaining_s())
         held_s = (time.monotonic_ns() - on_ns) / 1e9
         min_hold_s = (integer(scene.action.params.get("min_hold_ms")) or 0) / 1e3
         scene.wait(lambda _: False, max(0.0, min_hold_s - held_s))

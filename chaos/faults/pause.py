@@ -39,9 +39,9 @@ class Pause:
         on_ns = time.monotonic_ns()
         scene.world.containers.pause(container)
         task_id, lease_id = target.task_id, target.lease_id
-        if task_id is not None and lease_id is not None:
-            held, mine = str(task_id), str(lease_id)
-            scene.wait(lambda seen: seen.next_claim(held, mine) is not None, scene.remaining_s())
+        if lease_id is not None:
+            mine = lease_id
+            scene.wait(lambda seen: seen.moved_on(mine), scene.remaining_s())
         hold_s = (integer(scene.action.params.get("min_hold_ms")) or MIN_HOLD_MS) / 1e3
         probes = [_probe(scene)] if lease_id is None else []
         scene.wait(lambda _: False, max(0.0, hold_s - (time.monotonic_ns() - on_ns) / 1e9))

@@ -95,7 +95,7 @@ def told(resume: Resume) -> str:
 
 
 def lanes(history: History) -> list[str]:
-    """Return the tasks of disturbed jobs whose lineage was recorded."""
-    roles = history.likes()
+    """Return the tasks whose lineage was recorded, but for those of jobs that nobody disturbs."""
+    undisturbed = {*history.likes().values()}
     known = {str(t["role"]) for t in history.of("checkpoints") if items(t.get("lineage"))}
-    return sorted(lane for lane in known if lane.partition("/")[0] in roles)
+    return sorted(lane for lane in known if lane.partition("/")[0] not in undisturbed)

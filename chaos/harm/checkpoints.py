@@ -63,7 +63,7 @@ def receipt(scene: Scene, fired: JsonMap) -> Receipt:
     if scene.action.comeback is Comeback.AT_ONCE:
         scene.undo_now()
     task_id, lease_id = str(fired["task_id"]), str(fired["lease_id"])
-    scene.wait(lambda seen: seen.next_claim(task_id, lease_id) is not None, CLAIM_TIMEOUT_S)
+    scene.wait(lambda seen: seen.moved_on(lease_id), CLAIM_TIMEOUT_S)
     claim = scene.observation().next_claim(task_id, lease_id)
     claimed_ns = integer(claim.get("mono_ns")) if claim else None
     evidence: JsonMap = {

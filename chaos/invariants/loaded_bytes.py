@@ -17,10 +17,12 @@ def judge(history: History) -> tuple[Verdict, str]:
     follows from every byte loaded, is the undisturbed job's. What was found damaged before the
     claim must not have been loaded by anybody.
     """
-    if not history.likes():
+    roles = history.likes()
+    lanes = [lane for lane in lineage.lanes(history) if lane.partition("/")[0] in roles]
+    if not roles:
         return Verdict.VALID, "not applicable: no job of the plan has an undisturbed twin"
     hashed, resulted = 0, 0
-    for lane in lineage.lanes(history):
+    for lane in lanes:
         claims = lineage.claims(history, lane)
         chain = [each for each in lineage.chain(history, lane) if each.manifest_id is not None]
         for resume in chain:
@@ -33,7 +35,7 @@ def judge(history: History) -> tuple[Verdict, str]:
             hashed, resulted = hashed + is_hashed, resulted + (same and not is_hashed)
             if not is_hashed and not same:
                 return Verdict.UNKNOWN, f"nobody hashed {lineage.told(resume)} of {lane}"
-    if not lineage.lanes(history):
+    if not lanes:
         raise HistoryError("no lineage of a disturbed job was recorded")
     told = f"{counted(hashed + resulted, 'takeover')} proven: {hashed} by hash"
     return Verdict.VALID, f"{told}, {resulted} by the result that follows from each byte"

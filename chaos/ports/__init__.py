@@ -11,11 +11,24 @@ from chaos.ports.packets import Counted, Flow, Packets, Rule
 from chaos.ports.plugins import Fault, Invariant, Scene, Workload
 from chaos.ports.processes import Clocks, Processes
 from chaos.ports.signs import Signs
-from chaos.ports.values import Canary, Death, Probe, RunSpec, Stored, Toxic, WriteWindow
+from chaos.ports.values import (
+    Canary,
+    Checkpoint,
+    CheckpointTree,
+    Death,
+    Probe,
+    RunSpec,
+    Stored,
+    Takeover,
+    Toxic,
+    WriteWindow,
+)
 from chaos.ports.world import Containers, Files, Network, Runtime, Stack, World
 
 __all__ = [
     "Canary",
+    "Checkpoint",
+    "CheckpointTree",
     "Clocks",
     "Containers",
     "Counted",
@@ -39,6 +52,7 @@ __all__ = [
     "Signs",
     "Stack",
     "Stored",
+    "Takeover",
     "Toxic",
     "Workload",
     "World",

@@ -82,3 +82,34 @@ class RunSpec:
     planted: str | None = None
     limits_mib: Mapping[str, int] = field(default_factory=dict)
     variants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A step directory on the volume, verified by hash.
+
+    `state` is valid, torn or corrupt; "committed" where only the manifest was looked at.
+    """
+
+    step: int
+    state: str
+    attempt_id: str | None = None
+    manifest_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """What the lineage of a tree says: an attempt took over a manifest (None: a fresh start)."""
+
+    attempt_id: str
+    manifest_id: str | None
+    step: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTree:
+    """The checkpoint tree of a task, as it lies on the volume."""
+
+    checkpoints: tuple[Checkpoint, ...] = ()
+    lineage: tuple[Takeover, ...] = ()

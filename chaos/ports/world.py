@@ -5,14 +5,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from chaos.model import Checkpoint, CheckpointTree, Container, JobRequest, JobView, JsonMap, Target
+from chaos.model import Container, JobRequest, JobView, JsonMap, Target
 from chaos.ports.disks import Disks
 from chaos.ports.images import DiskImages
 from chaos.ports.logs import Logs
 from chaos.ports.packets import Packets
 from chaos.ports.processes import Clocks, Processes
 from chaos.ports.signs import Signs
-from chaos.ports.values import Canary, Death, Probe, Stored, Toxic, WriteWindow
+from chaos.ports.values import (
+    Canary,
+    Checkpoint,
+    CheckpointTree,
+    Death,
+    Probe,
+    Stored,
+    Toxic,
+    WriteWindow,
+)
 
 
 class Containers(Protocol):

@@ -2,8 +2,8 @@
 
 from pydantic import BaseModel
 
-from chaos.model import Checkpoint, CheckpointTree, JsonMap, Takeover, Target
-from chaos.ports import WriteWindow
+from chaos.model import JsonMap, Target
+from chaos.ports import Checkpoint, CheckpointTree, Takeover, WriteWindow
 from chaos.targets.helper import READ_ONLY, Helper
 
 WATCH_SLACK_S = 10.0

@@ -12,19 +12,16 @@ from pathlib import Path
 
 from chaos.history import boot_id
 from chaos.model import (
-    Checkpoint,
-    CheckpointTree,
     Container,
     JobRequest,
     JobView,
     JsonMap,
     JsonValue,
     NoTarget,
-    Takeover,
     Target,
     TaskView,
 )
-from chaos.ports import Death, RunSpec, Stored, WriteWindow
+from chaos.ports import Checkpoint, CheckpointTree, Death, RunSpec, Stored, Takeover, WriteWindow
 
 LAST_STEP = 200
 CHECKPOINT_EVERY = 3

@@ -15,7 +15,7 @@ from chaos.model import (
     Trigger,
 )
 from chaos.ports import RunSpec
-from chaos.stage import claimed_again, resolvable, resolve
+from chaos.stage import resolvable, resolve
 from chaos.testing import FakeMachine
 from chaos.triggers import holds
 
@@ -92,9 +92,9 @@ def test_what_is_no_target_says_so(symbol: str) -> None:
         resolve(symbol, SEEN, world(), "run-1")
 
 
-def test_a_lease_is_claimed_again_when_a_later_claim_of_its_task_is_seen() -> None:
+def test_a_task_has_moved_on_when_a_later_claim_of_it_is_seen() -> None:
     again = {"type": "LEASE_CLAIMED", "job_id": "job-1", "task_id": "t", "lease_id": "l2"}
     later = Observation(jobs=SEEN.jobs, events=(*SEEN.events, again))
-    assert not claimed_again(SEEN, "l1")
-    assert claimed_again(later, "l1")
-    assert not claimed_again(later, "l2")
+    assert not SEEN.moved_on("l1")
+    assert later.moved_on("l1")
+    assert not later.moved_on("l2")

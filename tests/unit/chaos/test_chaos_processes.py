@@ -22,7 +22,6 @@ from chaos.faults import (
 )
 from chaos.model import (
     Action,
-    Checkpoint,
     JobRequest,
     JobView,
     JsonMap,
@@ -34,7 +33,7 @@ from chaos.model import (
     Trigger,
     Undo,
 )
-from chaos.ports import RunSpec
+from chaos.ports import Checkpoint, RunSpec
 from chaos.ports.processes import ClockReading, Process, Usage
 from chaos.schedule import Experiment, make_plan
 from chaos.targets import stack

@@ -11,7 +11,7 @@ import pytest
 
 from chaos import collect
 from chaos.controller import Controller, End, Run
-from chaos.history import History, HistoryWriter
+from chaos.history import History, HistoryWriter, items, mapping
 from chaos.load import Load
 from chaos.model import (
     Action,
@@ -20,6 +20,7 @@ from chaos.model import (
     JobView,
     JsonMap,
     Landed,
+    NoTarget,
     Observation,
     Receipt,
     TaskView,
@@ -100,7 +101,7 @@ def test_a_victim_comes_back_once_its_task_was_claimed_again(
 def test_a_victim_that_comes_back_at_once_waits_for_no_claim(
     harness: Any, kill: Any, action: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chaos.disturb.claimed_again", lambda seen, lease_id: 1 / 0)
+    monkeypatch.setattr(Observation, "moved_on", lambda seen, lease_id: 1 / 0)
     harness.run(kill(), replace(action(5), comeback=Comeback.AT_ONCE))
     assert undone(harness.history, "early") == ["kill-1"]
 
@@ -281,3 +282,49 @@ def test_a_kill_in_a_window_follows_the_task_to_its_next_holder(
     evidence: Any = receipt["evidence"]
     assert (receipt["landed"], evidence["tries"], evidence["kills"]) == ("landed", 2, 1)
     assert receipt["lost_lease_id"] == "lease-main-2"
+
+
+def test_a_fault_that_misses_is_aimed_again_as_often_as_it_may(
+    harness: Any, kill: Any, action: Any
+) -> None:
+    """Its receipt is that of the last time and tells the others; each time undoes its own."""
+    seen: list[str] = []
+
+    def during(scene: Scene) -> None:
+        seen.append(scene.action.fault_id)
+        if len(seen) < 3:
+            raise NoTarget("moved on")
+
+    harness.run(kill(during=during), replace(action(5), tries=4, comeback=Comeback.AT_ONCE))
+    (receipt,) = harness.history.of("fault_receipt")
+    missed = items(mapping(receipt["evidence"])["missed_before"])
+    assert receipt["landed"] == Landed.LANDED
+    assert [each["landed"] for each in missed] == [Landed.MISSED] * 2
+    undos = [undo for undo in harness.history.of("undo") if undo["fault_id"] is not None]
+    for state in ("promised", "early"):
+        found = [undo["undo_id"] for undo in undos if undo["state"] == state]
+        assert found == ["kill-1/0", "kill-1/1", "kill-1/2"]
+
+
+def test_a_fault_that_always_misses_is_given_up(harness: Any, kill: Any, action: Any) -> None:
+    seen: list[str] = []
+
+    def during(scene: Scene) -> None:
+        seen.append(scene.action.fault_id)
+        raise NoTarget("moved on")
+
+    harness.run(kill(during=during), replace(action(5), tries=3))
+    assert len(seen) == 3
+    assert [each["landed"] for each in harness.history.of("fault_receipt")] == [Landed.MISSED]
+
+
+def test_a_kill_whose_target_had_just_ended_its_task_is_aimed_again(
+    harness: Any, kill: Any, action: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Observation, "accepted", lambda seen, lease_id: True)
+    harness.run(kill(), replace(action(5), tries=2, comeback=Comeback.AT_ONCE))
+    (receipt,) = harness.history.of("fault_receipt")
+    evidence = mapping(receipt["evidence"])
+    assert receipt["landed"] == Landed.MISSED
+    assert "had just ended" in str(evidence["reason"])
+    assert len(items(evidence["missed_before"])) == 1
