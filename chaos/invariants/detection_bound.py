@@ -13,8 +13,8 @@ TOO_LATE = "deadline_passed"
 def judge(history: History) -> tuple[Verdict, str]:
     """Measure from each fault that took a holder away until its task was claimable.
 
-    A process that ended is noticed within the grace of its session and a second, never by its
-    lease; whatever else took a holder away, within the lease and two.
+    A process that ended is noticed within the grace of its session and a second, and by its lease
+    only where that ends before the grace; whatever else took a holder away, within the lease and 2.
     """
     lost = losses(history)
     bounds = [each.signal_s + (SESSION_SLACK_S if each.died else LEASE_SLACK_S) for each in lost]
@@ -24,7 +24,8 @@ def judge(history: History) -> tuple[Verdict, str]:
         if loss.detected_s > bound_s:
             late = f"noticed after {loss.detected_s:.2f} s, bound {bound_s:g} s"
             return Verdict.VIOLATED, f"{loss.fault_id}: {late}"
-        if loss.died and loss.noticed_by == TOO_LATE:
+        is_late = loss.detected_s > loss.signal_s
+        if loss.died and is_late and loss.noticed_by == TOO_LATE:
             deaf = "its process ended, yet only its lease told"
             return Verdict.VIOLATED, f"{loss.fault_id}: {deaf}"
     if missing := untold(history):

@@ -404,8 +404,12 @@ def test_a_dead_holder_that_only_its_lease_tells_of_is_found() -> None:
     for record in story.records:
         if record.kind == "event" and record.data["type"] == "LEASE_EXPIRED":
             record.data["data"]["reason"] = "deadline_passed"  # type: ignore[index]
+            expired_ns = int(str(record.data["mono_ns"]))
     assert verdict_of("detection_bound", story) is Verdict.VIOLATED
-    change(story, "fault_receipt", evidence={})
+    kept = next(record for record in story.records if record.kind == "fault_receipt").data
+    change(story, "fault_receipt", took_effect_ns=expired_ns - int(0.8 * S))
+    assert verdict_of("detection_bound", story) is Verdict.VALID, "the lease ended first"
+    change(story, "fault_receipt", took_effect_ns=kept["took_effect_ns"], evidence={})
     assert verdict_of("detection_bound", story) is Verdict.VALID
 
 
