@@ -12,7 +12,15 @@ $(foreach name,PYTHON BASE_IMAGE CA_BUNDLE TORCH_INDEX_URL PIP_INDEX_URL TOXIPRO
 export TESTCONTAINERS_RYUK_DISABLED := true
 export TESTCONTAINERS_HOST_OVERRIDE := 127.0.0.1
 
+# Compiled modules are kept, also where the caller's environment says otherwise: pytest rewrites each test module.
+unexport PYTHONDONTWRITEBYTECODE
+
 PY := .venv/bin/python
+SIDE_BY_SIDE := -n $(shell echo $$(($$(nproc) + 1)))
+# `make check` is for every commit: it leaves out what starts processes, and property tests draw fewer examples.
+EXAMPLES ?= brief
+LATER := not bench_stress and not soak and not torch
+UNMARKED := not integration and $(LATER)
 # A SIGKILL of make is one of the run, so that `make heal` does not find it under way.
 WITH_MAKE := $(if $(shell command -v setpriv),setpriv --pdeathsig KILL)
 
@@ -31,7 +39,8 @@ soak: ## set up, then the full counts of the harness: hours; the same command go
 
 test: ## set up, then every test: check, torch tests in the image, integration tests on containers
 	@docker/setup.sh test
-	@$(MAKE) check
+	@$(MAKE) check EXAMPLES=whole
+	@$(PY) -m pytest $(SIDE_BY_SIDE) -m "integration and $(LATER)" tests/unit
 	@docker run --rm --network none --label dev.flashruntime.owner=flashruntime flashruntime/test:local
 	@$(PY) -m pytest tests/integration
 
@@ -47,13 +56,14 @@ docs: ## build the documentation, which needs no network, into site/
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --config-file docs/mkdocs.yml
 	@echo 'open site/index.html'
 
-check: ## lint, format, types, import rules, unit, contract and architecture tests (no engine needed)
+check: ## lint, format, types, import rules, unit, contract and architecture tests (no engine needed), in brief
 	@docker/setup.sh venv
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	$(PY) -m pytest -n $(shell echo $$(($$(nproc) + 1))) $(wildcard tests/unit tests/contract tests/architecture)
+	$(PY) -m pytest $(SIDE_BY_SIDE) --hypothesis-profile $(EXAMPLES) -m "$(UNMARKED)" \
+	  $(wildcard tests/unit tests/contract tests/architecture)
 
 up: ## start the composed stack (WORKERS=4 FLASHML_PORT=8000)
 	@docker/setup.sh stack

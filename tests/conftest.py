@@ -2,5 +2,6 @@
 
 from hypothesis import settings
 
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+settings.register_profile("whole", deadline=None)
+settings.register_profile("brief", deadline=None, max_examples=25)
+settings.load_profile("whole")

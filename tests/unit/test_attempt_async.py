@@ -18,6 +18,8 @@ from flashruntime.checkpoint import commit, snapshot
 from flashruntime.checkpoint.snapshot import Saver
 from flashruntime.errors import CheckpointError, InvalidInput, Superseded
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 DELIVER = """
 import signal, sys, threading
 ready = threading.Event()

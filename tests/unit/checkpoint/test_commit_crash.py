@@ -3,7 +3,11 @@
 from collections import Counter
 from itertools import count
 
+import pytest
+
 from flashruntime.checkpoint import Snapshot
+
+pytestmark = pytest.mark.integration
 
 
 def committed_and_next(tree, content, step):

@@ -10,10 +10,14 @@ import textwrap
 import threading
 from pathlib import Path
 
+import pytest
+
 from flashruntime.launch import keepers
 from flashruntime.launch.local import LocalLauncher, LocalProcess
 from flashruntime.launch.spec import LaunchSpec
 from flashruntime.protocol.failures import EndedBy, Evidence
+
+pytestmark = pytest.mark.integration
 
 PATIENCE_S = 30.0
 

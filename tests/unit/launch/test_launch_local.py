@@ -19,6 +19,8 @@ from flashruntime.launch.spec import LaunchSpec
 from flashruntime.protocol.failures import EndedBy, History
 from flashruntime.recovery import decide
 
+pytestmark = pytest.mark.integration
+
 PATIENCE_S = 20.0
 
 

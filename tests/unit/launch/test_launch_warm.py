@@ -20,6 +20,8 @@ from flashruntime.launch.spec import LaunchSpec, WarmStart
 from flashruntime.launch.stacks import DUMP_SIGNAL, DUMP_VARIABLE
 from flashruntime.protocol.failures import EndedBy, Evidence
 
+pytestmark = pytest.mark.integration
+
 PATIENCE_S = 60.0
 HEAVY = """
 import os, sys

@@ -18,6 +18,8 @@ from flashruntime.worker import warmth as worker_warmth
 from flashruntime.worker.warmth import Warmth, warmth_of
 from tests.unit.launch.test_launch_warm import IS_WARM, Site, finish
 
+pytestmark = pytest.mark.integration
+
 IMPORTS = ("joblib:",)
 
 
