@@ -23,7 +23,8 @@ class Loss:
     attempt was claimed. `progressed_s`: until the first step of a later attempt was seen.
     `commit_s`: from that next claim until its result was accepted. None where it did not happen,
     or cannot be told. `died` tells that the holder's process ended, so that its session did too;
-    `noticed_by` is the coordinator's reason, where it gives one.
+    `noticed_by` is the coordinator's reason, where it gives one. `heard_s`: for how long afterwards
+    the coordinator was heard.
     """
 
     fault_id: str
@@ -36,6 +37,7 @@ class Loss:
     commit_s: float | None
     died: bool = False
     noticed_by: str | None = None
+    heard_s: float | None = None
 
     @property
     def signal_s(self) -> float:
@@ -123,6 +125,7 @@ def _loss(seen: _Seen, fault_id: str, lease_id: str, began: tuple[str, int]) -> 
         reclaimed_s=_first(began, later),
         progressed_s=_progress(seen, began, {str(event.lease_id) for event in later}),
         commit_s=_commit(seen, later[0]) if later else None,
+        heard_s=_heard(seen.history, began),
         noticed_by=next((text(e.data.get("reason")) for e in noticed if e.type in NOTICED), None),
     )
 
@@ -131,6 +134,17 @@ def _first(began: tuple[str, int], events: list[Event]) -> float | None:
     boot_id, began_ns = began
     times = [e.mono_ns for e in events if e.boot_id == boot_id and e.mono_ns >= began_ns]
     return (min(times) - began_ns) / NS if times else None
+
+
+def _heard(history: History, began: tuple[str, int]) -> float | None:
+    """Return for how long everything was heard: until the last look, if nobody was silent then."""
+    boot_id, began_ns = began
+    looks = [
+        record.t_ns
+        for record in history.records
+        if record.kind == "collected" and record.boot_id == boot_id and not record.data["silent"]
+    ]
+    return (max(looks) - began_ns) / NS if looks else None
 
 
 def _commit(seen: _Seen, claim: Event) -> float | None:

@@ -25,7 +25,7 @@ def aimed_at(scene: Scene) -> bool:
 
 def undo(scene: Scene) -> tuple[tuple[str, JsonMap], ...]:
     """Upload the outputs again; before that, start a coordinator that was taken down for it."""
-    restore: JsonMap = {"digests": [*_accepted(scene)]}
+    restore: JsonMap = {"digests": [*accepted(scene)]}
     if scene.action.params.get("found_by") != "scrub":
         return (("restore_artifacts", restore),)
     start: JsonMap = {"service": COORDINATOR}
@@ -34,13 +34,13 @@ def undo(scene: Scene) -> tuple[tuple[str, JsonMap], ...]:
 
 def fire(scene: Scene, mode: Mode) -> JsonMap:
     """Damage an output, then have somebody look for it."""
-    target, accepted = scene.target(), _accepted(scene)
+    target, outputs = scene.target(), accepted(scene)
     choice = integer(scene.action.params.get("choice")) or 0
-    hurt = scene.world.disks.hurt_artifact(tuple(accepted), mode, choice)
+    hurt = scene.world.disks.hurt_artifact(tuple(outputs), mode, choice)
     rotted: list[JsonValue] = [
         {
             "sha256": digest,
-            "key": accepted.get(digest),
+            "key": outputs.get(digest),
             "path": file.path,
             "before_sha256": file.before_sha256,
             "after_sha256": file.after_sha256,
@@ -99,7 +99,7 @@ def _told_of(seen: Observation) -> set[str | None]:
     return {text(mapping(event.get("data")).get("sha256")) for event in damaged}
 
 
-def _accepted(scene: Scene) -> dict[str, str]:
+def accepted(scene: Scene) -> dict[str, str]:
     """Return digest -> key of the outputs that were accepted of the task."""
     target = scene.target()
     if target.task_id is None:

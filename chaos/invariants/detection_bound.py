@@ -19,6 +19,9 @@ def judge(history: History) -> tuple[Verdict, str]:
     lost = losses(history)
     bounds = [each.signal_s + (SESSION_SLACK_S if each.died else LEASE_SLACK_S) for each in lost]
     for loss, bound_s in zip(lost, bounds, strict=True):
+        if loss.detected_s is None and (loss.heard_s or 0.0) > bound_s:
+            never = f"not noticed within {loss.heard_s:.2f} s, bound {bound_s:g} s"
+            return Verdict.VIOLATED, f"{loss.fault_id}: {never}"
         if loss.detected_s is None:
             return Verdict.UNKNOWN, f"{loss.fault_id}: no moment of detection in the history"
         if loss.detected_s > bound_s:
