@@ -18,6 +18,7 @@ from chaos import (
     cli_export,
     cli_leaks,
     cli_plan,
+    cli_plants,
     cli_power,
     cli_shrink,
     cli_soak,
@@ -110,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     cli_coverage.add_verb(verbs)
     cli_export.add_verb(verbs)
     cli_leaks.add_verb(verbs)
+    cli_plants.add_verb(verbs)
     cli_soak.add_verb(verbs)
     for verb in (listing, run, check, healing):
         verb.add_argument("--json", action="store_true", help="machine-readable, on stdout")

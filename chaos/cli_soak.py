@@ -16,6 +16,7 @@ from chaos.cli_leaks import VICTIMS
 from chaos.console import Screen
 from chaos.heal import heal
 from chaos.model import CannotRun, JsonValue, UsageError, Verdict
+from chaos.plants import PLANTS
 from chaos.ports import Machine
 from chaos.runner import DEFAULT_OUT, EXIT_CANNOT_RUN, EXIT_INTERRUPTED, EXIT_OF
 from chaos.signals import Interrupted, Signals
@@ -54,6 +55,8 @@ def stages() -> list[Stage]:
         Stage("power", "complete explorations", 1, 1, lambda _n: ["powerloss", "--all"]),
         Stage("experiments", "long experiments", len(long), 1,
               lambda n: ["run", long[(n - 1) % len(long)], "--seed", str(n)], runs),
+        Stage("plants", "planted bugs caught", len(PLANTS), 1,
+              lambda n: ["plants", PLANTS[n - 1].name]),
         Stage("storm", "storms of 10 minutes", 1, 1,
               lambda n: ["run", "random_storm", "--count", "300", "--seed", str(n)], runs),
         Stage("recovery", "recoveries", 300, 20,

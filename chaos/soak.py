@@ -78,13 +78,21 @@ class Step:
 
 
 def read_verdicts(folder: Path) -> list[Mapping[str, Any]]:
-    """Return every verdict below a folder, oldest first."""
-    paths = [path for path in sorted(folder.rglob("verdict.json")) if not _linked(path, folder)]
+    """Return every verdict below a folder on the runtime, oldest first; those on plants are not."""
+    paths = [
+        path
+        for path in sorted(folder.rglob("verdict.json"))
+        if not _linked(path, folder) and not _planted(path.parent / "plan.json")
+    ]
     return [json.loads(path.read_bytes()) for path in paths]
 
 
 def _linked(path: Path, folder: Path) -> bool:
     return any(each.is_symlink() for each in path.parents if folder in each.parents)
+
+
+def _planted(plan: Path) -> bool:
+    return plan.exists() and json.loads(plan.read_bytes()).get("planted") is not None
 
 
 def step_of(

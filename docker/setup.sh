@@ -3,7 +3,7 @@
 #   venv   the controller's virtual environment
 #   docs   venv and what builds the documentation
 #   stack  venv, engine, base image, runtime, helper and Toxiproxy images, .env for compose
-#   test   docs, stack, the image that holds the tests and the one with a browser
+#   test   docs, stack, the image that holds the tests, one with a browser and one with a queue in Redis
 #   bench  stack and the image with the frameworks that the benchmarks compare with
 # Everything is reused when its inputs did not change; independent steps run side by side.
 set -euo pipefail
@@ -122,6 +122,8 @@ bench_image() {
 
 browser_image() { build_from_base flashruntime/browser:local --file docker/browser.Dockerfile docker; }
 
+queue_image() { build_from_base flashruntime/redis-queue:local --file tests/targets/redis_queue/Dockerfile tests/targets/redis_queue; }
+
 helper_image() { build_from_base flashruntime/helper:local --file docker/helper.Dockerfile .; }
 
 go_is_new_enough() {
@@ -202,6 +204,7 @@ main() {
         start runtime runtime_image "$goal"
         start helper helper_image
         [ "$goal" != test ] || start browser browser_image
+        [ "$goal" != test ] || start queue queue_image
         start toxiproxy toxiproxy_image_or_report
     fi
     join

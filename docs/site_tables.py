@@ -1,12 +1,17 @@
 """Tables of the documentation that are made from the code, so that they name what there is."""
 
 import importlib
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from benchmarks.render import table
 from chaos import judge, registry
+from chaos.plants import PLANTS
 from flashruntime.service.app import app
+
+PLANTS_FILE = Path(__file__).parent / "assets" / "planted-bugs.json"
 
 
 def experiments() -> str:
@@ -39,6 +44,25 @@ def invariants() -> str:
     return table(("invariant", "judges", "what it means"), lines)
 
 
+def plants() -> str:
+    """Return every planted bug, and what the committed run of all of them measured."""
+    measured = {each["plant"]: each for each in json.loads(PLANTS_FILE.read_bytes())["plants"]}
+    lines = [
+        (
+            f"`{each.name}`",
+            each.bug,
+            f"`{each.experiment}`",
+            f"`{each.invariant}`",
+            "yes" if measured[each.name]["caught"] else "**no**",
+            f"{measured[each.name]['seconds']:.0f}",
+            f"{each.bound_s:.0f}",
+        )
+        for each in PLANTS
+    ]
+    heads = ("plant", "bug", "experiment", "violated invariant", "caught", "took s", "at most s")
+    return table(heads, lines)
+
+
 def routes() -> str:
     """Return every call of the coordinator."""
     lines = [
@@ -50,7 +74,7 @@ def routes() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    made.__name__: made for made in (experiments, faults, invariants, routes)
+    made.__name__: made for made in (experiments, faults, invariants, plants, routes)
 }
 
 

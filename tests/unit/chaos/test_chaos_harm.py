@@ -7,13 +7,21 @@ from typing import Any
 import pytest
 
 from chaos.controller import Controller, Outcome, Run
-from chaos.faults import fill_disk, flip_bits, foreign_file, no_permission, read_only, zero
+from chaos.faults import (
+    fill_disk,
+    flip_bits,
+    foreign_file,
+    no_permission,
+    overwrite,
+    read_only,
+    zero,
+)
 from chaos.harm import artifacts
 from chaos.history import History
 from chaos.model import Action, JobRequest, JsonMap, Trigger
-from chaos.ports import Fault
+from chaos.ports import Fault, Stored
 from chaos.schedule import make_plan
-from chaos.testing import FakeDisks, FakeMachine
+from chaos.testing import FakeDisks, FakeMachine, FakeSystem
 
 SAVED = Trigger(checkpoints_at_least=3)
 ENDED = Trigger(event="JOB_SUCCEEDED")
@@ -173,3 +181,26 @@ def test_a_volume_is_closed_until_what_is_waited_for_has_happened(yard: Yard) ->
     evidence: Any = receipt["evidence"]
     assert (receipt["landed"], evidence["until_seen"]) == ("landed", True)
     assert evidence["held_s"] < 60
+
+
+def test_an_upload_over_an_accepted_output_lands_once_it_is_answered(yard: Yard) -> None:
+    receipt = yard.run(overwrite.FAULT, "artifacts of main", ENDED, {"choice": 3})
+    evidence: Any = receipt["evidence"]
+    assert receipt["landed"] == "landed"
+    assert evidence["before_sha256"] == evidence["accepted_sha256"]
+    assert evidence["answer"]["status"] == 200
+
+
+def test_an_upload_that_nobody_answers_has_missed(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeSystem, "store", lambda self, key, data: Stored(None, "no answer"))
+    receipt = yard.run(overwrite.FAULT, "artifacts of main", ENDED, {})
+    assert receipt["landed"] == "missed"
+
+
+def test_where_no_output_was_accepted_there_is_nothing_to_overwrite(yard: Yard) -> None:
+    receipt = yard.run(overwrite.FAULT, "artifacts of main", Trigger(step_at_least=1), {})
+    evidence: Any = receipt["evidence"]
+    assert receipt["landed"] == "missed"
+    assert "no output was accepted yet" in evidence["reason"]
