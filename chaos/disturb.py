@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from queue import Empty, SimpleQueue
 
 from chaos.looks import looks_of
@@ -144,11 +145,11 @@ class Disturber:
         return True, self._in_time(stage, receipt) if stage.action.tries > 1 else receipt
 
     def _in_time(self, stage: Stage, receipt: Receipt) -> Receipt:
-        """Wait what became of the task: one that its lost holder had just ended was not hit."""
+        """Look anew: a task that its lost holder had just ended was not hit."""
         lost = receipt.lost_lease_id
         if lost is None or receipt.evidence.get("exit_code") is None:
             return receipt
-        stage.wait(lambda seen: seen.moved_on(lost), RECLAIM_S)
+        self._look_anew(stage)
         if not stage.observation().accepted(lost):
             return receipt
         reason = f"its target had just ended the task of {lost}"
@@ -157,14 +158,20 @@ class Disturber:
         )
 
     def _aim_again(self, stage: Stage, receipt: Receipt) -> None:
-        """Undo what missed, and wait for a newer observation than the one that it fired on."""
-        fault_id, before = stage.action.fault_id, self._observer.seen
+        """Undo what missed, and look anew."""
+        fault_id = stage.action.fault_id
         self._say(f"{fault_id}: {receipt.landed}; it is aimed again")
         self._records.history.append(
             "fault_missed", {"fault_id": fault_id, "landed": receipt.landed}
         )
         self._bring_back(stage, None)
-        stage.wait(lambda seen: seen.elapsed_s > before.elapsed_s, NEWER_S)
+        self._look_anew(stage)
+
+    def _look_anew(self, stage: Stage) -> None:
+        """Wait for an observation that began after this moment; the next one may have before."""
+        for _ in range(2):
+            before_s = self._observer.seen.elapsed_s
+            stage.wait(partial(_newer, before_s), NEWER_S)
 
     def _settle(self, stage: Stage) -> None:
         """Wait until requests are answered again: the next fault must find a way through."""
@@ -225,6 +232,10 @@ class Disturber:
         if _ended(action, seen):
             return f"job {action.trigger.role!r} ended before the trigger came"
         return f"the trigger did not come within {action.deadline_s:g} s"
+
+
+def _newer(before_s: float, seen: Observation) -> bool:
+    return seen.elapsed_s > before_s
 
 
 def _ended(action: Action, seen: Observation) -> bool:

@@ -67,10 +67,9 @@ class QueueStack:
             hostname=service,
             detach=True,
             labels=run_labels(self._spec.run_id) | {SERVICE_KEY: service},
-            networking_config={
-                network: self._client.api.create_endpoint_config(aliases=[service])
-            },
+            networking_config={network: self._client.api.create_endpoint_config(aliases=[service])},
             network=network,
+            init=True,
             read_only=True,
             cap_drop=["ALL"],
             security_opt=["no-new-privileges:true"],

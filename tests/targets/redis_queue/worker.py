@@ -9,19 +9,23 @@ import hashlib
 import json
 import os
 import socket
+import sys
 import time
+from pathlib import Path
 
 from resp import Redis
 
-ROUNDS = 400_000
-BOOT_ID = open("/proc/sys/kernel/random/boot_id").read().strip()
+ROUNDS = 2_500_000
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 TELL = """
 local function tell(kind, task, attempt, data)
   redis.call('RPUSH', 'events', cjson.encode({type = kind, task = task, attempt = attempt,
     node = ARGV[1], mono_ns = ARGV[2], boot_id = ARGV[3], data = data}))
 end
 """
-CLAIM = TELL + """
+CLAIM = (
+    TELL
+    + """
 local task = ARGV[4] == '1' and redis.call('LPOP', 'queue')
   or ARGV[4] ~= '1' and redis.call('LMOVE', 'queue', 'working:' .. ARGV[1], 'LEFT', 'RIGHT')
 if not task then return false end
@@ -30,7 +34,10 @@ redis.call('HSET', 'holder', task, ARGV[1])
 tell('LEASE_CLAIMED', task, attempt, {node_id = ARGV[1]})
 return {task, attempt}
 """
-DONE = TELL + """
+)
+DONE = (
+    TELL
+    + """
 local task, attempt = ARGV[4], tonumber(ARGV[5])
 redis.call('LREM', 'working:' .. ARGV[1], 1, task)
 redis.call('HDEL', 'holder', task)
@@ -44,21 +51,30 @@ if redis.call('HLEN', 'results') == tonumber(redis.call('GET', 'tasks')) then
 end
 return 1
 """
-RETURN = TELL + """
+)
+RETURN = (
+    TELL
+    + """
 local back = redis.call('LRANGE', 'working:' .. ARGV[1], 0, -1)
 for _, task in ipairs(back) do
   tell('TASK_REQUEUED', task, tonumber(redis.call('HGET', 'attempts', task)), {reason = 'restart'})
-  redis.call('HDEL', 'holder', task)
   redis.call('LPUSH', 'queue', task)
 end
 redis.call('DEL', 'working:' .. ARGV[1])
+local held = redis.call('HGETALL', 'holder')
+for at = 1, #held, 2 do
+  if held[at + 1] == ARGV[1] then redis.call('HDEL', 'holder', held[at]) end
+end
 return #back
 """
+)
 
 
 def say(event: str, **more: object) -> None:
     """Write a line of the log."""
-    print(json.dumps({"event": event, "mono_ns": time.monotonic_ns(), **more}), flush=True)
+    line = {"event": event, "mono_ns": time.monotonic_ns(), **more}
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
 
 
 def result_of(task: str) -> str:
