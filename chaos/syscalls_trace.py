@@ -39,6 +39,7 @@ class Syscall:
     result: int | None = None
     errno: str | None = None
     injected: bool = False
+    delayed: bool = False
     nth_there: int = 1
 
     @property
@@ -95,6 +96,7 @@ def _ended(call: Syscall, words: str, end: str) -> Syscall:
         result=int(number[0]) if number else None,
         errno=error["errno"] if error else None,
         injected=end.endswith("(INJECTED)"),
+        delayed=end.endswith("(DELAYED)"),
     )
 
 

@@ -12,6 +12,7 @@ from chaos.ports.logs import Logs
 from chaos.ports.packets import Packets
 from chaos.ports.processes import Clocks, Processes
 from chaos.ports.signs import Signs
+from chaos.ports.tracers import Tracers
 from chaos.ports.values import (
     Canary,
     Checkpoint,
@@ -221,3 +222,4 @@ class World:
     logs: Logs
     images: DiskImages
     signs: Signs
+    tracers: Tracers

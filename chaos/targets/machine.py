@@ -41,6 +41,8 @@ from chaos.targets.runtime import CoordinatorRuntime
 from chaos.targets.signs import EngineSigns
 from chaos.targets.stack import ROOT, ComposeStack, Project
 from chaos.targets.syscalls import EngineSyscalls
+from chaos.targets.tracers import UNDOS as TRACER_UNDOS
+from chaos.targets.tracers import EngineTracers
 from chaos.targets.volumes import VolumeFiles
 
 MIN_FREE_BYTES = 1 << 30
@@ -56,6 +58,7 @@ UNDOS: Mapping[str, UndoAction] = {
     **CLOCK_UNDOS,
     **PACKET_UNDOS,
     **POWER_UNDOS,
+    **TRACER_UNDOS,
 }
 """What each adapter can put right again, besides the removal of the whole stack."""
 STANDING_STACK = "stack"
@@ -92,6 +95,7 @@ class DockerMachine:
         if spec.planted is not None:
             images["FLASHML_RUNTIME_IMAGE"] = _planted_image(spec.planted)
         project = Project(spec.run_id, spec.workers, images, spec.limits_mib, spec.variants)
+        processes = RunProcesses(self._client, spec.run_id, containers, helper)
         touching, remounting = disk_helpers(self._client, spec.run_id)
         holding = (helper, touching) if spec.limits_mib else (helper,)
         return World(
@@ -101,12 +105,13 @@ class DockerMachine:
             files=VolumeFiles(helper),
             runtime=runtime,
             disks=VolumeDisks(touching, remounting),
-            processes=RunProcesses(self._client, spec.run_id, containers, helper),
+            processes=processes,
             clocks=RunClocks(self._client, spec.run_id, containers),
             packets=NamespacePackets(self._client, spec.run_id, network),
             logs=EngineLogs(self._client, containers),
             images=self.disk_images(spec.run_id, spec.planted),
             signs=EngineSigns(self._client, containers, helper),
+            tracers=EngineTracers(self._client, spec.run_id, containers, processes),
         )
 
     def disk_images(self, run_id: str, planted: str | None) -> DiskImages:

@@ -11,6 +11,7 @@ from chaos.testing.processes import FakeClocks, FakeProcesses
 from chaos.testing.signs import FakeSigns
 from chaos.testing.syscalls import FakeSyscalls
 from chaos.testing.system import FakeSystem
+from chaos.testing.tracers import FakeTracers
 
 
 class FakeMachine:
@@ -22,6 +23,7 @@ class FakeMachine:
         self.processes: dict[str, FakeProcesses] = {}
         self.clocks: dict[str, FakeClocks] = {}
         self.signs = FakeSigns()
+        self.tracers = FakeTracers()
         self.undone: list[Undo] = []
         self.explored: list[str] = []
         self.failing: set[str] = set()
@@ -51,6 +53,7 @@ class FakeMachine:
             logs=FakeLogs(),
             images=FakeImages(synced=spec.planted is None),
             signs=self.signs,
+            tracers=self.tracers,
         )
 
     def syscalls(self, run_id: str, planted: str | None) -> FakeSyscalls:

@@ -21,6 +21,7 @@ from chaos.targets.helper import Helper, Reach
 from chaos.targets.logs import EngineLogs
 from chaos.targets.machine import DockerMachine
 from chaos.targets.processes import RunProcesses
+from chaos.targets.tracers import EngineTracers
 from tests.targets.redis_queue.resp import Redis
 
 IMAGE = "flashruntime/redis-queue:local"
@@ -250,6 +251,7 @@ class QueueMachine(DockerMachine):
         """Return what a run may touch; faults at what is absent say so, and have missed."""
         client, containers = self._client, QueueContainers(self._client, spec.run_id)
         helper = Helper(client, spec.run_id, reach=Reach(volumes=(), network="none"))
+        processes = RunProcesses(client, spec.run_id, containers, helper)
         return World(
             stack=QueueStack(client, spec, containers),
             containers=containers,
@@ -257,10 +259,11 @@ class QueueMachine(DockerMachine):
             files=absent("checkpoint volume", NoFiles()),
             runtime=QueueRuntime(containers),
             disks=absent("volumes of its own"),
-            processes=RunProcesses(client, spec.run_id, containers, helper),
+            processes=processes,
             clocks=absent("clocks of its own"),
             packets=absent("paths with packet rules"),
             logs=EngineLogs(client, containers),
             images=absent("recorded saves"),
             signs=absent("signs"),
+            tracers=EngineTracers(client, spec.run_id, containers, processes),
         )
