@@ -18,8 +18,8 @@ PROBE = bytes(64)
 class SlowFsync(AtCall):
     """Parameters `delay_ms`, `hold_ms` and `path`.
 
-    Landed where the trace shows a delayed fsync. At the coordinator canary uploads are timed
-    before, during and after: evidence beside it.
+    Landed where the trace shows a delayed fsync. At the coordinator an upload is timed
+    meanwhile: evidence beside it.
     """
 
     kind: str = "slow_fsync"
@@ -37,17 +37,11 @@ class SlowFsync(AtCall):
         """Hold for the whole time."""
         return False
 
-    def fire(self, scene: Scene) -> JsonMap:
-        """Time an upload before and after."""
-        before_s = _probe(scene, "before")
-        fired = super(SlowFsync, self).fire(scene)
-        return {**fired, "probe_before_s": before_s, "probe_after_s": _probe(scene, "after")}
-
-
-def _probe(scene: Scene, name: str) -> float:
-    began = time.monotonic()
-    scene.world.runtime.store(f"chaos/{scene.action.fault_id}/{name}", PROBE)
-    return round(time.monotonic() - began, 4)
+    def feel(self, scene: Scene) -> JsonMap:
+        """Time an upload, which is answered once it is on disk."""
+        began, name = time.monotonic(), f"chaos/{scene.action.fault_id}"
+        answer = scene.world.runtime.store(name, PROBE)
+        return {"upload_s": round(time.monotonic() - began, 3), "upload_status": answer.status}
 
 
 FAULT = SlowFsync()

@@ -44,6 +44,11 @@ class AtCall(ABC):
         del params
         return bool(hits)
 
+    def feel(self, scene: Scene) -> JsonMap:
+        """Return what somebody else feels of it meanwhile at the coordinator."""
+        del scene
+        return {}
+
     def undo(self, scene: Scene) -> tuple[tuple[str, JsonMap], ...]:
         """Detach."""
         _container(scene)
@@ -57,6 +62,7 @@ class AtCall(ABC):
         inner = container.service != COORDINATOR
         on_ns = tracers.attach(container, name, injection, inner=inner)
         deadline = time.monotonic() + (integer(params.get("hold_ms")) or 0) / 1e3
+        felt = self.feel(scene) if not inner else {}
         hits: tuple[Syscall, ...] = ()
         while time.monotonic() < deadline and not self.enough(hits, params):
             scene.wait(lambda _: False, LOOK_S)
@@ -66,6 +72,7 @@ class AtCall(ABC):
         told: list[JsonValue] = [_told(call) for call in hits[:SHOWN]]
         return {
             **as_json(container),
+            **felt,
             "node_id": target.node_id,
             "job_id": target.job_id,
             "task_id": target.task_id,
