@@ -8,6 +8,8 @@ from chaos.model import JsonMap, Landed, Receipt
 from chaos.ports import Scene
 from chaos.ports.processes import container_in
 from chaos.ports.tracers import Injection
+from chaos.schedule import Draw
+from chaos.storm import Aim, Template
 from chaos.syscalls_trace import Syscall
 
 DEATH_S = 10.0
@@ -58,3 +60,11 @@ class KillAtSyscall(AtCall):
 
 
 FAULT = KillAtSyscall()
+
+
+def _drawn(draw: Draw, fault_id: str) -> JsonMap:
+    nth = draw.integer(fault_id, "nth", 1, 8)
+    return {"call": "fdatasync", "nth": nth, "hold_ms": 15_000}
+
+
+TEMPLATE = Template(_drawn, aims=(Aim.COORDINATOR,))

@@ -8,6 +8,8 @@ from chaos.history import integer, text
 from chaos.model import JsonMap
 from chaos.ports import Scene
 from chaos.ports.tracers import Injection
+from chaos.schedule import Draw
+from chaos.storm import Aim, Template
 from chaos.syscalls_trace import Syscall
 
 CALLS = "fsync,fdatasync"
@@ -45,3 +47,13 @@ class SlowFsync(AtCall):
 
 
 FAULT = SlowFsync()
+
+
+def _drawn(draw: Draw, fault_id: str) -> JsonMap:
+    return {
+        "delay_ms": draw.integer(fault_id, "delay_ms", 100, 500),
+        "hold_ms": draw.integer(fault_id, "hold_ms", 2000, 5000),
+    }
+
+
+TEMPLATE = Template(_drawn, aims=(Aim.COORDINATOR,))

@@ -69,6 +69,8 @@ def _claimed_truly(history: History, lane: str, chain: list[Resume]) -> tuple[Ve
     """Compare what the accepted attempt says of its resume with the lineage."""
     role, _, index = lane.partition("/")
     task = items(history.final(role)["tasks"])[int(index or 0)]
+    if task.get("state") == "FAILED" and len(chain) == 1:
+        return Verdict.VALID, f"{NONE_FOLLOWED}, so none resumed"
     if task.get("state") != "COMPLETED":
         return Verdict.UNKNOWN, f"the task is {task.get('state')}: no result says where it resumed"
     taken = {resume.attempt_id: resume for resume in chain}.get(str(task.get("lease_id")))

@@ -383,6 +383,13 @@ def test_a_resume_from_a_checkpoint_that_nobody_saw_is_unknown() -> None:
     assert verdict_of("resume_newest_valid", story) is Verdict.UNKNOWN
 
 
+def test_a_task_that_failed_at_its_first_attempt_resumed_from_nothing() -> None:
+    story = tell(Shape([]))
+    final = next(record for record in story.records if record.kind == "job_final")
+    final.data["tasks"][0]["state"] = "FAILED"  # type: ignore[index, call-overload]
+    assert verdict_of("resume_newest_valid", story) is Verdict.VALID
+
+
 def test_a_result_that_lies_about_its_resume_is_found() -> None:
     story = tell(Shape([(2, False)]))
     final = next(record for record in story.records if record.kind == "job_final")
