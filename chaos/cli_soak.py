@@ -105,7 +105,7 @@ def carry_on(
 ) -> tuple[list[Tally], int]:
     """Run steps until every stage is over, the time is, or one could not run; say which: a code."""
     ends_at = time.monotonic() + limit_s
-    heal(engine, [*out.glob("*/"), *out.glob("leaks-*/*/*/")], screen.say)
+    heal(engine, [*out.glob("*/"), *out.glob("*/*-*/*/")], screen.say)
     steps = load(out)
     if steps:
         screen.say(f"going on after {counted(len(steps), 'step')} in {out}")
