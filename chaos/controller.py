@@ -46,7 +46,8 @@ class Run:
     """One run to carry out. `folder` exists and holds plan.json.
 
     `keep` is asked once everything is collected; where it says yes, the stack stays for people to
-    look at, and stays in the journal for `heal`. The steady state is waited for `steady_s`.
+    look at, and stays in the journal for `heal`. The steady state is waited for `steady_s`, and
+    `recover_s` for the system to get over lost holders before anything is undone.
     """
 
     run_id: str
@@ -56,6 +57,7 @@ class Run:
     keep: Callable[[], bool]
     poll_s: float = POLL_S
     steady_s: float = STEADY_S
+    recover_s: float = RECOVER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ class Controller:
         def recovered(seen: Observation) -> bool:
             return all(seen.moved_on(lease_id) for lease_id in lost)
 
-        self._observer.wait(recovered, RECOVER_S if lost else 0.0)
+        self._observer.wait(recovered, self._run.recover_s if lost else 0.0)
 
     def _heal_faults(self, until_steady: bool) -> None:
         undos = tuple(undo for undo in self._journal.open() if undo.fault_id is not None)
