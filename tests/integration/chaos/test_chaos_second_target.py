@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from chaos.controller import Controller, End, Outcome, Run
 from chaos.heal import heal
 from chaos.history import History, items
 from chaos.judge import Judgement, judge
-from chaos.model import Action, Comeback, JobRequest, NoTarget, Trigger, Verdict
+from chaos.model import Action, Comeback, JobRequest, JsonMap, NoTarget, Trigger, Verdict
 from chaos.ports import Invariant, RunSpec
 from chaos.ports.disks import Volume
 from chaos.schedule import Draw, Experiment, make_plan
@@ -20,7 +20,11 @@ from chaos.words import counted
 from tests.targets.redis_queue.adapter import LOSES, QueueMachine
 
 pytestmark = pytest.mark.integration
-TASKS = 16
+TASKS = 24
+LOST_PERCENT = 20
+RECOVER_S = 6.0
+"""Some times what a worker takes to come back and to take another task."""
+Aims = tuple[tuple[str, str, str, JsonMap], ...]
 JOBS = {"main": JobRequest("numbers", (), task_params=tuple({"n": n} for n in range(TASKS)))}
 GENERAL = (
     "history_complete",
@@ -45,13 +49,28 @@ def every_result(history: History) -> tuple[Verdict, str]:
 INVARIANTS = (Invariant("every_result", every_result), *registry.invariants(GENERAL))
 
 
-def faults(draw: Draw) -> tuple[Action, ...]:
-    """Kill and stop workers that hold a task, and kill the server."""
-    aims = (
+def at_workers(draw: Draw) -> Aims:
+    """Take away a worker that holds a task, at once and with a grace."""
+    grace_s = draw.integer("stop-worker", "grace_s", 3, 6)
+    return (
         ("kill-worker", "kill", "worker 1", {}),
-        ("stop-worker", "stop", "worker 2", {"grace_s": 5}),
+        ("stop-worker", "stop", "worker 2", {"grace_s": grace_s}),
+    )
+
+
+def at_all(draw: Draw) -> Aims:
+    """Then lose packets of a worker, freeze the server, and kill it."""
+    hold_ms = draw.integer("pause-server", "min_hold_ms", 1200, 1800)
+    return (
+        *at_workers(draw),
+        ("lose-packets", "loss", "worker 1", {"percent": LOST_PERCENT}),
+        ("pause-server", "pause", "coordinator", {"min_hold_ms": hold_ms}),
         ("kill-server", "kill", "coordinator", {}),
     )
+
+
+def in_turn(aims: Aims) -> tuple[Action, ...]:
+    """One fault after the other, each while worker 1, or the worker that it hits, holds a task."""
     names = [None, *(name for name, *_ in aims)]
     return tuple(
         Action(
@@ -60,7 +79,7 @@ def faults(draw: Draw) -> tuple[Action, ...]:
             target=target,
             trigger=Trigger(role="worker 1" if target == "coordinator" else target, after=before),
             deadline_s=60.0,
-            params={**params, "drawn": draw.integer(name, "drawn", 0, 9)},
+            params=params,
             comeback=Comeback.AT_ONCE,
             tries=5,
         )
@@ -69,13 +88,21 @@ def faults(draw: Draw) -> tuple[Action, ...]:
 
 
 EXPERIMENT = Experiment(
-    name="queue_kills",
-    summary="workers and the server of a queue are killed",
+    name="queue_faults",
+    summary="workers and the server of a queue are killed, stopped, frozen and cut off",
     workload="numbers",
-    faults=faults,
+    faults=lambda draw: in_turn(at_all(draw)),
     invariants=(),
     workers=WORKERS,
-    drain_s=6.0,
+    drain_s=30.0,
+)
+FAULTS = ("kill-worker", "stop-worker", "lose-packets", "pause-server", "kill-server")
+LOSING = replace(
+    EXPERIMENT,
+    name="queue_loses",
+    summary="workers of a queue are killed and stopped",
+    faults=lambda draw: in_turn(at_workers(draw)),
+    drain_s=RECOVER_S,
 )
 
 
@@ -104,9 +131,10 @@ def carry_out(tmp_path: Path) -> Carry:
     except Exception as error:  # noqa: BLE001 (whatever it is, the remedy is the same)
         pytest.fail(f"no image of the queue: `docker/setup.sh test` builds it ({error})")
 
-    def run(planted: str | None = None, schedule: tuple[Action, ...] | None = None) -> Ran:
-        plan = make_plan(EXPERIMENT, 1, WORKERS, JOBS, images=images, planted=planted)
-        run = Run(f"queue-{tmp_path.name[-12:]}", tmp_path, plan, JOBS, lambda: False)
+    def run(experiment: Experiment = EXPERIMENT, planted: str | None = None) -> Ran:
+        plan = make_plan(experiment, 1, WORKERS, JOBS, images=images, planted=planted)
+        run_id = f"queue-{tmp_path.name[-12:]}"
+        run = Run(run_id, tmp_path, plan, JOBS, lambda: False, recover_s=RECOVER_S)
         outcome = Controller(machine, registry.faults(), run, lambda _: None).carry_out()
         history = History.load(tmp_path / "history.jsonl")
         judgement = judge(history, INVARIANTS)
@@ -119,18 +147,20 @@ def carry_out(tmp_path: Path) -> Carry:
 def test_a_queue_that_gives_back_what_its_dead_workers_had_is_valid(carry_out: Carry) -> None:
     ran = carry_out()
     assert ran.outcome == Outcome(End.COMPLETED)
-    assert {str(fault["landed"]) for fault in ran.judgement.faults} == {"landed"}
+    assert {str(fault["id"]): str(fault["landed"]) for fault in ran.judgement.faults} == (
+        dict.fromkeys(FAULTS, "landed")
+    )
     assert ran.judgement.verdict is Verdict.VALID, ran.judgement.findings
     events = Counter(event.type for event in History.load(ran.folder / "history.jsonl").events())
     assert events["TASK_COMMIT_ACCEPTED"] == TASKS
     assert events["TASK_REQUEUED"] >= 1, "a kill took a task away, and it was given back"
     page = (ran.folder / "report.html").read_text("utf-8")
     assert "every_result" in page
-    assert "kill-server" in page
+    assert all(name in page for name in FAULTS)
 
 
 def test_a_queue_whose_workers_pop_their_tasks_is_caught(carry_out: Carry) -> None:
-    ran = carry_out(planted=LOSES)
+    ran = carry_out(LOSING, LOSES)
     assert {str(fault["landed"]) for fault in ran.judgement.faults} == {"landed"}
     assert ran.verdicts["every_result"] is Verdict.VIOLATED
     assert ran.verdicts["no_task_lost"] is Verdict.VIOLATED

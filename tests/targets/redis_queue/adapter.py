@@ -13,19 +13,22 @@ from typing import Any
 from docker import DockerClient
 
 from chaos.model import Container, JobRequest, JobView, JsonMap, TaskView, Unreachable
-from chaos.ports import CheckpointTree, RunSpec, Stored, World
+from chaos.ports import Canary, CheckpointTree, Probe, RunSpec, Stored, World
 from chaos.ports.absent import absent
 from chaos.targets.containers import RunContainers
-from chaos.targets.engine import SERVICE_KEY, run_labels
+from chaos.targets.engine import SERVICE_KEY, explained, run_labels
 from chaos.targets.helper import Helper, Reach
 from chaos.targets.logs import EngineLogs
 from chaos.targets.machine import DockerMachine
+from chaos.targets.packets import NamespacePackets
 from chaos.targets.processes import RunProcesses
 from chaos.targets.tracers import EngineTracers
-from tests.targets.redis_queue.resp import Redis
+from tests.targets.redis_queue.resp import Redis, canary
 
 IMAGE = "flashruntime/redis-queue:local"
 SERVER = "redis"
+PORT = 6379
+CANARIES = "import json, resp; print(json.dumps([resp.canary({!r}, {}, {}) for _ in range({})]))"
 SERVE = (
     "redis-server --bind 0.0.0.0 --protected-mode no --save  --appendonly yes "
     "--appendfsync always --dir /data"
@@ -55,7 +58,7 @@ class QueueStack:
         self._client.networks.create(name, labels=labels)
         data = self._client.volumes.create(name, labels=labels)
         self._run(SERVER, name, command=SERVE.split(" "), volumes=[f"{data.name}:/data:rw"],
-                  ports={"6379/tcp": ("127.0.0.1", None)})  # fmt: skip
+                  ports={f"{PORT}/tcp": ("127.0.0.1", None)})  # fmt: skip
         loses = "1" if self._spec.planted == LOSES else "0"
         for number in range(1, self._spec.workers + 1):
             self._run(f"worker-{number}", name, environment={"LOSES": loses},
@@ -95,7 +98,7 @@ class QueueStack:
 
     def addresses(self) -> Mapping[str, str]:
         """Return where the server is."""
-        return {SERVER: f"127.0.0.1:{self._containers.published(SERVER, 6379)}"}
+        return {SERVER: f"127.0.0.1:{self._containers.published(SERVER, PORT)}"}
 
 
 class QueueRuntime:
@@ -191,7 +194,7 @@ class QueueRuntime:
         with self._lock:
             try:
                 if self._redis is None:
-                    port = self._containers.published(SERVER, 6379)
+                    port = self._containers.published(SERVER, PORT)
                     self._redis = Redis("127.0.0.1", port)
                 return self._redis(*words)
             except (OSError, RuntimeError) as error:
@@ -227,16 +230,43 @@ class NoFiles:
         return CheckpointTree()
 
 
-class NoProxy:
-    """Nothing lies between the workers and the server."""
+class DirectPath:
+    """Nothing lies between the workers and the server: each worker has a path of its own name."""
+
+    def __init__(self, containers: RunContainers) -> None:
+        self._containers = containers
 
     def listener_of(self, container: Container) -> str:
-        """Name the path that there is: a network of the engine."""
+        """Name the path of a worker."""
         return container.service
 
     def listeners(self) -> tuple[()]:
-        """Return none."""
+        """Return none: there is nothing that could be switched."""
         return ()
+
+    def probe(self, listener: str, timeout_s: float) -> Probe:
+        """Ask the server, whoever's path it is: all of them lead there."""
+        del listener
+        port = self._containers.published(SERVER, PORT)
+        return Probe(**canary("127.0.0.1", port, timeout_s))
+
+
+class QueuePackets(NamespacePackets):
+    """Packet rules as in any container; whether they bite is asked in Redis's own protocol."""
+
+    def __init__(self, client: DockerClient, run_id: str) -> None:
+        super().__init__(client, run_id, absent("Toxiproxy"))
+
+    def canaries(
+        self, container: Container, listener: str, times: int, timeout_s: float
+    ) -> tuple[Canary, ...]:
+        """Ask the server from inside a worker's container."""
+        del listener
+        script = CANARIES.format(SERVER, PORT, timeout_s, times)
+        with explained(f"canaries in {container.service}"):
+            asked = self._client.api.exec_create(container.container_id, ["python3", "-c", script])
+            told = self._client.api.exec_start(asked["Id"])
+        return tuple(Canary(**each) for each in json.loads(told))
 
 
 class QueueMachine(DockerMachine):
@@ -255,13 +285,13 @@ class QueueMachine(DockerMachine):
         return World(
             stack=QueueStack(client, spec, containers),
             containers=containers,
-            network=absent("Toxiproxy", NoProxy()),
+            network=absent("Toxiproxy", DirectPath(containers)),
             files=absent("checkpoint volume", NoFiles()),
             runtime=QueueRuntime(containers),
             disks=absent("volumes of its own"),
             processes=processes,
             clocks=absent("clocks of its own"),
-            packets=absent("paths with packet rules"),
+            packets=QueuePackets(client, spec.run_id),
             logs=EngineLogs(client, containers),
             images=absent("recorded saves"),
             signs=absent("signs"),

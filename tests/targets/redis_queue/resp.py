@@ -4,6 +4,7 @@ Standard library only: it runs in the worker's container and in the tests.
 """
 
 import socket
+import time
 from typing import Any
 
 
@@ -43,3 +44,26 @@ class Redis:
         if kind == b"$":
             return self._stream.read(size + 2)[:-2].decode()
         return [self._reply() for _ in range(size)]
+
+
+def canary(host: str, port: int, timeout_s: float) -> dict[str, Any]:
+    """Say PING on a new connection; tell how that ended (ok, timeout, reset, ...) and when."""
+    began = time.monotonic()
+    outcome = "error"
+    try:
+        asked = Redis(host, port, timeout_s)
+        try:
+            outcome = "ok" if asked("PING") == "PONG" else "error"
+        finally:
+            asked.close()
+    except TimeoutError:
+        outcome = "timeout"
+    except ConnectionRefusedError:
+        outcome = "refused"
+    except ConnectionResetError:
+        outcome = "reset"
+    except ConnectionError:
+        outcome = "closed"
+    except (OSError, RuntimeError):
+        outcome = "error"
+    return {"outcome": outcome, "elapsed_s": round(time.monotonic() - began, 6)}
