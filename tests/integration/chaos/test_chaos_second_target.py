@@ -25,7 +25,8 @@ LOST_PERCENT = 20
 RECOVER_S = 6.0
 """Some times what a worker takes to come back and to take another task."""
 Aims = tuple[tuple[str, str, str, JsonMap], ...]
-JOBS = {"main": JobRequest("numbers", (), task_params=tuple({"n": n} for n in range(TASKS)))}
+FEW_TASKS = 10
+"""So few that all but the lost ones have ended long before a run stops waiting for those."""
 GENERAL = (
     "history_complete",
     "faults_landed",
@@ -102,8 +103,13 @@ LOSING = replace(
     name="queue_loses",
     summary="workers of a queue are killed and stopped",
     faults=lambda draw: in_turn(at_workers(draw)),
-    drain_s=RECOVER_S,
+    drain_s=8.0,
 )
+
+
+def jobs(tasks: int) -> dict[str, JobRequest]:
+    """One job of so many numbered tasks."""
+    return {"main": JobRequest("numbers", (), task_params=tuple({"n": n} for n in range(tasks)))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +137,13 @@ def carry_out(tmp_path: Path) -> Carry:
     except Exception as error:  # noqa: BLE001 (whatever it is, the remedy is the same)
         pytest.fail(f"no image of the queue: `docker/setup.sh test` builds it ({error})")
 
-    def run(experiment: Experiment = EXPERIMENT, planted: str | None = None) -> Ran:
-        plan = make_plan(experiment, 1, WORKERS, JOBS, images=images, planted=planted)
+    def run(
+        experiment: Experiment = EXPERIMENT, planted: str | None = None, tasks: int = TASKS
+    ) -> Ran:
+        load = jobs(tasks)
+        plan = make_plan(experiment, 1, WORKERS, load, images=images, planted=planted)
         run_id = f"queue-{tmp_path.name[-12:]}"
-        run = Run(run_id, tmp_path, plan, JOBS, lambda: False, recover_s=RECOVER_S)
+        run = Run(run_id, tmp_path, plan, load, lambda: False, recover_s=RECOVER_S)
         outcome = Controller(machine, registry.faults(), run, lambda _: None).carry_out()
         history = History.load(tmp_path / "history.jsonl")
         judgement = judge(history, INVARIANTS)
@@ -160,7 +169,7 @@ def test_a_queue_that_gives_back_what_its_dead_workers_had_is_valid(carry_out: C
 
 
 def test_a_queue_whose_workers_pop_their_tasks_is_caught(carry_out: Carry) -> None:
-    ran = carry_out(LOSING, LOSES)
+    ran = carry_out(LOSING, LOSES, FEW_TASKS)
     assert {str(fault["landed"]) for fault in ran.judgement.faults} == {"landed"}
     assert ran.verdicts["every_result"] is Verdict.VIOLATED
     assert ran.verdicts["no_task_lost"] is Verdict.VIOLATED
